@@ -1,9 +1,15 @@
 // Sets the order of the passes, in one place.
 #include "compiler/compile.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/job/check_training.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/job/import_settings.h"
+#include "compiler/job/parameter_groups.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/passes/assign_stages.h"
 #include "compiler/passes/build_program.h"
@@ -64,7 +70,57 @@ std::string PlanId(const LogicalPlan& plan) {
   return absl::StrCat(absl::Hex(KeyOf(text.data(), text.size()), absl::kZeroPad16));
 }
 
+std::string KeyOfKept(const proto::Job& job, PlanMode mode) {
+  proto::Job key = job;
+  key.clear_rule();
+  return absl::StrCat(static_cast<int>(mode), ";", key.SerializeAsString());
+}
+
+// Returns whether rules are for some stages only. Such rules decide which functions a module has.
+bool HasRulesOfStages(const proto::Job& job) {
+  return std::any_of(job.rule().begin(), job.rule().end(),
+                     [](const auto& rule) { return rule.stage_size() > 0; });
+}
+
+// Adds the passes whose results do not depend on the rules, unless these are rules of stages.
+// `imported`: where the module of the first pass goes, too; null: nowhere.
+void AddPassesBeforeLayouts(LogicalPlan* plan, Module* imported, PassPipeline* passes) {
+  passes->Add({"import-graph", "the functions and calls of the graph, with a type for every value",
+               true, [plan, imported](const PassContext& facts, Module* module) -> absl::Status {
+                 WEIR_ASSIGN_OR_RETURN(*module, ImportGraph(*plan->job, facts.dims, plan->mode));
+                 if (plan->mode == PlanMode::kTrain)
+                   WEIR_RETURN_IF_ERROR(ApplyGroups(plan->settings.training.groups, module));
+                 if (imported != nullptr) *imported = *module;
+                 return facts.rules.CheckOverrides(*module);
+               }});
+  passes->Add({"assign-stages", "a part of the pipeline for every call", true,
+               [plan](const PassContext& facts, Module* module) -> absl::Status {
+                 WEIR_RETURN_IF_ERROR(
+                     AssignStages(plan->settings.pipeline, &plan->schedule, module));
+                 GiveStagesTheirFunctions(facts.rules, module);
+                 return absl::OkStatus();
+               },
+               [plan] { return CallsText(plan->module); }});
+  passes->Add({"apply-precision", "parameters and activations to bf16, if the job asks", true,
+               ApplyPrecision});
+  passes->Add({"compute-ahead", "what the micro-batches of a step know of all their data", true,
+               ComputeAhead});
+  if (plan->mode == PlanMode::kTrain) {
+    passes->Add(
+        {"differentiate", "a backward function for every model function", true, Differentiate});
+  }
+}
+
 }  // namespace
+
+const KeptModules::Kept* KeptModules::Find(const proto::Job& job, PlanMode mode) const {
+  const auto found = kept_.find(KeyOfKept(job, mode));
+  return found == kept_.end() ? nullptr : &found->second;
+}
+
+void KeptModules::Keep(const proto::Job& job, PlanMode mode, Kept modules) {
+  kept_.insert_or_assign(KeyOfKept(job, mode), std::move(modules));
+}
 
 absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
                                                         const CompileOptions& options) {
@@ -95,26 +151,26 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
                        options.text_for_second_run, options.on_pass,
                        options.program_only ? PassPipelineOptions::Verification::kNone
                                             : PassPipelineOptions::Verification::kAfterEachPass});
-  passes.Add({"import-graph", "the functions and calls of the graph, with a type for every value",
-              true, [&](const PassContext& facts, Module* module) -> absl::Status {
-                WEIR_ASSIGN_OR_RETURN(*module, ImportGraph(job, facts.dims, options.mode));
-                return facts.rules.CheckOverrides(*module);
-              }});
-  passes.Add({"assign-stages", "a part of the pipeline for every call", true,
-              [&](const PassContext&, Module* module) {
-                return AssignStages(plan->settings.pipeline.cut, plan->schedule, module);
-              },
-              [&plan] { return CallsText(plan->module); }});
-  passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true,
-              ApplyPrecision});
-  passes.Add({"compute-ahead", "what the micro-batches of a step know of all their data", true,
-              ComputeAhead});
-  if (options.mode == PlanMode::kTrain) {
-    passes.Add(
-        {"differentiate", "a backward function for every model function", true, Differentiate});
+  const bool may_share = options.kept != nullptr && !HasRulesOfStages(job);
+  const KeptModules::Kept* const kept = may_share ? options.kept->Find(job, options.mode) : nullptr;
+  std::optional<KeptModules::Kept> to_keep;
+  if (may_share && kept == nullptr) to_keep.emplace();
+  if (kept != nullptr) {
+    WEIR_RETURN_IF_ERROR(context.rules.CheckOverrides(kept->imported));
+    plan->module = kept->without_layouts;
+    plan->schedule = kept->schedule;
+  } else {
+    AddPassesBeforeLayouts(plan.get(), to_keep.has_value() ? &to_keep->imported : nullptr, &passes);
   }
   passes.Add({"expand-cross-entropy", "vocabulary-parallel cross entropy where a rule splits it",
-              false, ExpandCrossEntropy});
+              false, [&](const PassContext& facts, Module* module) {
+                if (to_keep.has_value()) {
+                  to_keep->without_layouts = *module;
+                  to_keep->schedule = plan->schedule;
+                  options.kept->Keep(job, options.mode, *std::exchange(to_keep, std::nullopt));
+                }
+                return ExpandCrossEntropy(facts, module);
+              }});
   passes.Add({"remove-dead-nodes", "drop what no result needs", false, RemoveDeadNodes});
   passes.Add({"propagate-layouts", "a layout for every value, and boxings between them", true,
               PropagateLayouts});

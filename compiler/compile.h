@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <set>
@@ -23,6 +24,24 @@ namespace weir::compiler {
 // The most devices of a mesh. A rank that takes part in an exchange with all other ranks has a
 // transfer for each of them.
 inline constexpr int64_t kDevicesMax = 16384;
+
+// KeptModules has modules as the passes before layouts leave them, so that a search need not import
+// and differentiate one graph for each of its jobs: jobs that differ in rules alone share a module,
+// except where rules are for some stages only. Thread rule: one thread.
+class KeptModules {
+ public:
+  struct Kept {
+    Module imported;  // as the first pass leaves it
+    Module without_layouts;
+    PipelineSchedule schedule;
+  };
+  // Returns the modules of the job with any rules; null: none are kept.
+  const Kept* Find(const proto::Job& job, PlanMode mode) const;
+  void Keep(const proto::Job& job, PlanMode mode, Kept modules);
+
+ private:
+  std::map<std::string, Kept> kept_;  // by the bytes of the job without its rules
+};
 
 struct CompileOptions {
   PlanMode mode = PlanMode::kTrain;
@@ -43,6 +62,9 @@ struct CompileOptions {
   // compilation solves the rhythm, which takes most of its time. A rhythm of another job cannot do
   // harm: LowerForRank proves the plan of each rank with it, and fails.
   const JobRhythm* rhythm = nullptr;
+  // The compilation takes its module from here, or keeps the module here for others. The plan is
+  // the same. Null: nothing is kept.
+  KeptModules* kept = nullptr;
   // CompileJob calls `on_pass` before each pass, on the thread of the compilation. Null: nobody is
   // told.
   std::function<void(const PassProgress&)> on_pass = nullptr;

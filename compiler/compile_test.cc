@@ -267,6 +267,35 @@ JobRhythm Sent(const JobRhythm& rhythm) {
   return *std::move(got);
 }
 
+TEST(Compile, AModuleThatWasKeptGivesTheSamePlans) {
+  KeptModules kept;
+  CompileOptions options;
+  options.program_only = true;
+  for (const char* round : {"first", "second"}) {
+    SCOPED_TRACE(round);
+    // The rules differ, and one of them asks for the passes after the kept module to do more.
+    for (const char* dim : {"batch", "heads", "vocab"}) {
+      SCOPED_TRACE(dim);
+      proto::Job job = TinyJob("dp=2");
+      job.clear_rule();
+      job.add_rule()->set_dim(dim);
+      job.mutable_rule(0)->set_axis("dp");
+      options.kept = nullptr;
+      const auto plain = CompileJob(job, options);
+      ASSERT_TRUE(plain.ok()) << plain.status();
+      options.kept = &kept;
+      const auto with_kept = CompileJob(job, options);
+      ASSERT_TRUE(with_kept.ok()) << with_kept.status();
+      EXPECT_EQ(ToText((*with_kept)->module, (*with_kept)->stage_mesh),
+                ToText((*plain)->module, (*plain)->stage_mesh));
+      EXPECT_NE(kept.Find(job, PlanMode::kTrain), nullptr);
+      EXPECT_EQ(kept.Find(job, PlanMode::kEvaluate), nullptr);
+    }
+  }
+  // A module is kept for the same graph, mesh and settings alone.
+  EXPECT_EQ(kept.Find(TinyJob("dp=4"), PlanMode::kTrain), nullptr);
+}
+
 TEST(Compile, ARhythmThatAnotherProcessSolvedGivesTheSamePlans) {
   for (PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate}) {
     for (const char* mesh : {"", "dp=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {

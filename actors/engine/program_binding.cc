@@ -238,6 +238,11 @@ void BoundProgram::Place(const kernels::ChainOperand& operand, const Plan& plan,
 }
 
 absl::Status BoundProgram::Run(const Act& act, const kernels::LaunchContext& launch) {
+  if (chain_ == nullptr) return RunAll(act, launch);
+  return chain_->Run([&] { return RunAll(act, launch); });
+}
+
+absl::Status BoundProgram::RunAll(const Act& act, const kernels::LaunchContext& launch) {
   for (Call& call : joined_.empty() ? calls_ : joined_)
     WEIR_RETURN_IF_ERROR(RunCall(call, act, launch));
   return absl::OkStatus();

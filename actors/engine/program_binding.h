@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +22,7 @@
 #include "ops/kernels/kernel_chain.h"
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
+#include "runtime/device/device_queue.h"
 
 namespace weir::actors {
 
@@ -115,6 +117,14 @@ class BoundProgram {
     int64_t micro_batch = 0;
     int64_t chunk = 0;
   };
+  // Returns how many kernels an act runs.
+  int num_kernels() const {
+    return static_cast<int>(joined_.empty() ? calls_.size() : joined_.size());
+  }
+  // Lets the queue that the program's acts are put into keep their kernels as a row. Null: it does
+  // not.
+  void KeepIn(std::unique_ptr<device::DeviceChain> chain) { chain_ = std::move(chain); }
+
   // Runs all kernels, in order, or puts them into the queue, joined where the device joins them. An
   // error is that of the first kernel that fails (W0528), with its name; those after it are not
   // run.
@@ -165,6 +175,7 @@ class BoundProgram {
                const PlanActor& actor, const StatePlaces& places, std::vector<Call>* calls);
   void Place(const kernels::ChainOperand& operand, const Plan& plan, const PlanActor& actor,
              const StatePlaces& places, bool is_output);
+  absl::Status RunAll(const Act& act, const kernels::LaunchContext& launch);
   absl::Status RunCall(Call& call, const Act& act, const kernels::LaunchContext& launch) {
     call.args.step = act.step;
     call.args.micro_batch = act.micro_batch;
@@ -190,6 +201,7 @@ class BoundProgram {
   std::vector<std::vector<kernels::KernelArgs*>> collectors_;
   // The kernel that fills an output port from its start and may leave a rest, by port; null: none.
   std::vector<kernels::Kernel*> packers_;
+  std::unique_ptr<device::DeviceChain> chain_;  // null: kernels are put into the queue one by one
 };
 
 }  // namespace weir::actors

@@ -47,6 +47,16 @@ int64_t LandingBytes(const PlanRegister& r) {
   return r.bytes == 0 ? 0 : (r.slots - 1) * r.stride + AlignUp(r.bytes);
 }
 
+// Lets the queue of an actor's acts keep their kernels as a graph, if the plan wants so.
+void KeepAsGraph(const Plan& plan, const PlanActor& actor, device::DeviceQueue& queue,
+                 BoundProgram* program) {
+  using Chains = device::DeviceQueue::Chains;
+  if (actor.kind == ActorKind::kCollective ||
+      !IsGraph(plan.graphs, program->num_kernels(), actor.timing.time_ns))
+    return;
+  program->KeepIn(queue.MakeChain(plan.graphs == GraphUse::kOn ? Chains::kMust : Chains::kMay));
+}
+
 // Returns how many acts of collectives the device takes beside the plan's depth.
 int NumJointMax(const Plan& plan, const RankExecutorOptions& options) {
   const CollectiveMeans* const means = options.collectives;
@@ -293,6 +303,7 @@ absl::Status RankExecutor::MakeActors() {
     if (has_program && compute) {
       programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, places_));
       actor.program = programs_.back().get();
+      KeepAsGraph(*plan_, spec, *launches_[spec.queue].queue, actor.program);
     }
   }
   MakePlaces();

@@ -50,6 +50,9 @@ absl::Status PlanReader::ReadQueues() {
   }
   plan_.num_queues = std::max(1, proto_.num_queues());
   plan_.depth = std::max(1, proto_.depth());
+  plan_.graphs = proto_.graphs() == proto::RankPlan::GRAPHS_ON     ? GraphUse::kOn
+                 : proto_.graphs() == proto::RankPlan::GRAPHS_AUTO ? GraphUse::kAuto
+                                                                   : GraphUse::kOff;
   return absl::OkStatus();
 }
 
@@ -102,6 +105,9 @@ absl::Status PlanReader::ReadHeader() {
   plan_.predicted_bubble = proto_.predicted_bubble() > 0 && proto_.predicted_bubble() < 1
                                ? proto_.predicted_bubble()
                                : 0;
+  plan_.virtual_stages = std::max(1, proto_.virtual_stages());
+  plan_.stages_in_a_row =
+      proto_.stages_in_a_row() > 0 ? proto_.stages_in_a_row() : plan_.num_stages;
   return ReadRhythm();
 }
 

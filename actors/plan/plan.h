@@ -182,6 +182,19 @@ struct PlanStream {
   std::vector<Entry> entries;
 };
 
+// The acts of a rank whose kernels the device may keep as a graph. kAuto: those that the plan
+// expects to take less time than the launches of their kernels.
+enum class GraphUse : uint8_t { kOff, kAuto, kOn };
+
+// Returns whether an act of so many kernels, which takes `time_ns` by the costs of the plan,
+// becomes a graph. A launch takes the host 4 to 5 us, and as long again where the driver is slow:
+// kernels that take longer hide their launches.
+inline bool IsGraph(GraphUse use, int64_t num_kernels, int64_t time_ns) {
+  constexpr int64_t kShortKernelNs = 10'000;
+  if (use == GraphUse::kOff || num_kernels < 2) return false;
+  return use == GraphUse::kOn || time_ns < num_kernels * kShortKernelNs;
+}
+
 struct Plan {
   RankId rank{0};
   int32_t num_ranks = 1;
@@ -196,14 +209,17 @@ struct Plan {
   int64_t scratch_bytes = 0;  // at the arena's start
   // Where the scratch of each queue begins. Its size is that of the largest program of the queue.
   IdVector<QueueId, int64_t> scratch_offsets;
-  int32_t num_queues = 1;   // of the device
-  int32_t depth = 1;        // acts that the device may have been given and not have done
+  int32_t num_queues = 1;  // of the device
+  int32_t depth = 1;       // acts that the device may have been given and not have done
+  GraphUse graphs = GraphUse::kOff;
   std::string device;       // where it stands in the mesh, for people
   std::string device_kind;  // runtime/device/device_factory.h
   int32_t stage = 0;
   int32_t num_stages = 1;
   std::string schedule;         // of the pipeline, for people
   double predicted_bubble = 0;  // 0: unknown
+  int32_t virtual_stages = 1;   // parts on each stage
+  int32_t stages_in_a_row = 1;  // on the longest way of a micro-batch; all stages in a chain
   PlanRhythm rhythm;
   IdVector<StreamId, PlanStream> streams;
 };

@@ -119,6 +119,8 @@ trace::TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t fi
     job.micro_batches = plans[0]->micro_batches;
     job.schedule = plans[0]->schedule;
     job.predicted_bubble = plans[0]->predicted_bubble;
+    job.virtual_stages = plans[0]->virtual_stages;
+    job.stages_in_a_row = plans[0]->stages_in_a_row;
   }
   for (const RankExecutor* rank : ranks) job.ranks.push_back(MakeTracedRank(*rank, holders, scale));
   return job;

@@ -302,7 +302,7 @@ bool IsProvisional(const std::string& name) {
 }
 
 absl::StatusOr<GraphDims> FindDims(const proto::Job& job) {
-  WEIR_ASSIGN_OR_RETURN(GraphNodeDims found, FindNodeDims(job, PlanMode::kTrain));
+  WEIR_ASSIGN_OR_RETURN(GraphNodeDims found, FindNodeDims(job, ModeOf(job)));
   return std::move(found.dims);
 }
 

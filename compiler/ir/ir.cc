@@ -117,7 +117,8 @@ std::string ProgramText(const Module& module, const sbp::Mesh& mesh) {
   for (const Variable& variable : module.variables) {
     absl::StrAppend(&text, "  variable ", variable.name, ": ", ToText(variable.type), " ",
                     ToText(variable.layout, mesh), " @", variable.stage,
-                    variable.decay ? " decay" : "", variable.momentum > 0 ? " average" : "", "\n");
+                    variable.decay ? " decay" : "", variable.momentum > 0 ? " average" : "",
+                    variable.group >= 0 ? absl::StrCat(" group ", variable.group) : "", "\n");
   }
   for (const ProgramItem& item : module.items)
     absl::StrAppend(&text, "  ", ItemText(module, item, mesh), "\n");

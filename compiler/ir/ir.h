@@ -113,6 +113,8 @@ struct Function {
   // Values that forward keeps for the backward pass, besides arguments. None: all values that
   // backward reads.
   std::optional<std::vector<ops::ValueId>> keep;
+  // The function is laid out by the rules of this stage; -1: by the rules of all stages.
+  int64_t rules_of_stage = -1;
 
   ops::ValueId AddValue(std::string name, sbp::TensorType type);
   // Returns the index of the node that outputs `value`, or -1 (an argument).
@@ -184,6 +186,7 @@ struct ModelWeight {
   proto::Initializer init;
   bool decay = false;
   bool frozen = false;
+  int group = -1;  // TrainingSettings::groups; -1: none
 };
 
 struct ModelCall {
@@ -203,7 +206,9 @@ struct Model {
   std::vector<ModelCall> calls;
   int loss = -1;                                     // model value
   std::vector<std::pair<std::string, int>> metrics;  // scalar outputs of main, loss first
-  int logits = -1;                                   // kGenerate: the model value to fetch
+  // The outputs of a model without a loss, each with its name and its model value.
+  std::vector<std::pair<std::string, int>> fetched;
+  int logits = -1;  // kGenerate: the model value to fetch
 };
 
 // ---- program ----
@@ -276,6 +281,7 @@ struct Variable {
   // Above 0: updates move the variable by this share towards samples (ops/defs/moving_average.cc).
   // 0: a gradient trains the variable.
   float momentum = 0;
+  int group = -1;  // TrainingSettings::groups; -1: none
 };
 
 struct Module {

@@ -23,4 +23,16 @@ std::string Name(RegisterChoice choice) {
   return "SCHEDULE";
 }
 
+int StatesOfWeight(const TrainingSettings& training) {
+  struct Count {
+    int operator()(const AdamWSettings&) const { return 2; }
+    int operator()(const SgdSettings& sgd) const { return sgd.momentum == 0 ? 0 : 1; }
+    int operator()(const LionSettings&) const { return 1; }
+    int operator()(const LambSettings&) const { return 2; }
+    int operator()(const AdafactorSettings&) const { return 0; }  // rows and columns
+    int operator()(const MuonSettings&) const { return 1; }
+  };
+  return std::visit(Count(), training.optimizer) + (training.average_decay.has_value() ? 1 : 0);
+}
+
 }  // namespace weir::compiler

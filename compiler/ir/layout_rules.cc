@@ -1,14 +1,53 @@
 #include "compiler/ir/layout_rules.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
 
-void LayoutRules::AddRule(const std::string& dim, int axis, RuleScope scope) {
-  entries_.push_back({dim, axis, scope, absl::StrCat(dim, " -> ", stage_mesh_.axes()[axis].name)});
+void LayoutRules::AddRule(const std::string& dim, int axis, RuleScope scope,
+                          std::vector<int64_t> stages) {
+  std::string text = absl::StrCat(dim, " -> ", stage_mesh_.axes()[axis].name);
+  if (!stages.empty()) {
+    absl::StrAppend(&text, stages.size() == 1 ? " on stage " : " on stages ",
+                    absl::StrJoin(stages, ", "));
+  }
+  entries_.push_back({dim, axis, scope, std::move(stages), std::move(text)});
+}
+
+bool LayoutRules::Entry::IsFor(int64_t stage) const {
+  return stages.empty() || std::find(stages.begin(), stages.end(), stage) != stages.end();
+}
+
+bool LayoutRules::DifferByStage() const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return !entry.stages.empty(); });
+}
+
+int64_t LayoutRules::FirstWithRulesOf(int64_t stage) const {
+  for (int64_t first = 0; first < stage; ++first) {
+    if (std::all_of(entries_.begin(), entries_.end(),
+                    [&](const Entry& entry) { return entry.IsFor(first) == entry.IsFor(stage); }))
+      return first;
+  }
+  return stage;
+}
+
+LayoutRules LayoutRules::OnStage(int64_t stage) const {
+  LayoutRules rules = *this;
+  rules.copy_suffix_ = stage < 0 ? "" : NameOnStage("", stage);
+  std::erase_if(rules.entries_, [&](const Entry& entry) {
+    return stage < 0 ? !entry.stages.empty() : !entry.IsFor(stage);
+  });
+  return rules;
+}
+
+std::string LayoutRules::NameOnStage(const std::string& function, int64_t stage) {
+  return absl::StrCat(function, "@", stage);
 }
 
 bool LayoutRules::AddOverride(const std::string& tensor, sbp::Layout layout) {
@@ -96,6 +135,15 @@ absl::Status LayoutRules::CheckOverrides(const Module& module) const {
 const sbp::Layout* LayoutRules::Override(const std::string& function,
                                          const std::string& tensor) const {
   auto it = overrides_.find(absl::StrCat(function, "/", tensor));
+  if (it == overrides_.end() && !copy_suffix_.empty()) {
+    // The functions made of a copy, such as its backward function, have names that go on after the
+    // suffix.
+    const size_t at = function.rfind(copy_suffix_);
+    if (at != std::string::npos) {
+      it = overrides_.find(absl::StrCat(function.substr(0, at),
+                                        function.substr(at + copy_suffix_.size()), "/", tensor));
+    }
+  }
   return it == overrides_.end() ? nullptr : &it->second;
 }
 

@@ -2,6 +2,7 @@
 // Thread rule: immutable after construction.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -23,10 +24,21 @@ class LayoutRules {
   // `stage_mesh` is the mesh of every place. There are no rules yet.
   explicit LayoutRules(sbp::Mesh stage_mesh) : stage_mesh_(std::move(stage_mesh)) {}
 
-  // Adds a rule after all others: `axis` of the mesh splits the dimension `dim`.
-  void AddRule(const std::string& dim, int axis, RuleScope scope);
+  // Adds a rule after all others: `axis` of the mesh splits the dimension `dim` on these stages of
+  // the pipeline; none: on all.
+  void AddRule(const std::string& dim, int axis, RuleScope scope, std::vector<int64_t> stages = {});
   // Gives the tensor "function/tensor" a layout of its own. Returns false if the tensor has one.
   bool AddOverride(const std::string& tensor, sbp::Layout layout);
+
+  // Returns whether some rule is for some stages only.
+  bool DifferByStage() const;
+  // Returns the first stage that has the same rules as `stage`.
+  int64_t FirstWithRulesOf(int64_t stage) const;
+  // Returns the rules of a stage; those of all stages if `stage` is below 0. The explicit layouts
+  // of a function are also those of its copy for a stage (NameOnStage).
+  LayoutRules OnStage(int64_t stage) const;
+  // Returns the name of the copy of a function for a stage: "block@2".
+  static std::string NameOnStage(const std::string& function, int64_t stage);
 
   // Returns the position of the first rule that maps `dim` to mesh axis `axis`, or -1. A smaller
   // position is preferred.
@@ -61,10 +73,13 @@ class LayoutRules {
     std::string dim;
     int axis;
     RuleScope scope;
-    std::string text;  // "batch -> dp"
+    std::vector<int64_t> stages;  // empty: all
+    std::string text;             // "batch -> dp"
+    bool IsFor(int64_t stage) const;
   };
   std::vector<Entry> entries_;
   std::map<std::string, sbp::Layout> overrides_;
+  std::string copy_suffix_;  // of the names of functions that are copies for a stage; may be empty
   sbp::Mesh stage_mesh_;
 };
 

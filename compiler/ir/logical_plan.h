@@ -24,8 +24,10 @@ class Job;
 namespace weir::compiler {
 
 enum class PlanMode : uint8_t {
-  kTrain,     // forward, backward, update
-  kEvaluate,  // forward; scalar outputs of the model are metrics
+  kTrain,  // forward, backward, update
+  // Forward. Scalar outputs of the model are metrics. The outputs of a model without a loss stay in
+  // fetched states, "fetch/<output>".
+  kEvaluate,
   kGenerate,  // forward up to the logits, which stay in a fetched state
 };
 

@@ -1,6 +1,7 @@
 #include "compiler/ir/pipeline_schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -12,7 +13,7 @@ namespace {
 // its first backward act.
 int64_t Lead(const PipelineSchedule& schedule, int64_t s) {
   const int64_t p = schedule.num_stages, v = schedule.virtual_stages;
-  return v == 1 ? p - s - 1 : 2 * (p - s - 1) + (v - 1) * p;
+  return v == 1 ? schedule.StagesAfter(s) : 2 * (p - s - 1) + (v - 1) * p;
 }
 
 struct VirtualAct {
@@ -50,7 +51,46 @@ void CountInFlight(int64_t s, PipelineSchedule* schedule) {
   }
 }
 
+// Sets in_flight for the kind of the schedule and for the place of each stage.
+void SetInFlight(PipelineSchedule* schedule) {
+  const int64_t m = schedule->micro_batches;
+  schedule->in_flight.assign(schedule->num_parts(), 1);
+  for (int64_t s = 0; s < schedule->num_stages; ++s) {
+    const int64_t after = schedule->StagesAfter(s);
+    switch (schedule->kind) {
+      case ScheduleKind::kGpipe: schedule->in_flight[s] = m; break;
+      case ScheduleKind::kInterleaved: CountInFlight(s, schedule); break;
+      case ScheduleKind::kZeroBubble:
+        schedule->in_flight[s] = std::min({schedule->stages_in_a_row(), 2 * after + 1, m});
+        break;
+      default: schedule->in_flight[s] = std::min(after + 1, m); break;
+    }
+  }
+}
+
 }  // namespace
+
+int64_t PipelineSchedule::stages_in_a_row() const {
+  return is_placed() ? 1 + *std::max_element(stages_after.begin(), stages_after.end()) : num_stages;
+}
+
+std::vector<int64_t> PipelineSchedule::PartsBefore(int64_t part) const {
+  if (is_placed()) return stages_before[part];
+  return part > 0 ? std::vector<int64_t>{part - 1} : std::vector<int64_t>{};
+}
+
+std::vector<int64_t> PipelineSchedule::PartsAfter(int64_t part) const {
+  std::vector<int64_t> after;
+  if (!is_placed()) {
+    if (part + 1 < num_parts()) after.push_back(part + 1);
+    return after;
+  }
+  for (int64_t reader = 0; reader < num_stages; ++reader) {
+    const std::vector<int64_t>& before = stages_before[reader];
+    if (std::find(before.begin(), before.end(), part) != before.end()) after.push_back(reader);
+  }
+  return after;
+}
 
 Precedence PipelineSchedule::PrecedenceOf(PipelinePass pass, int64_t part) const {
   const int64_t p = num_stages, v = virtual_stages, s = StageOf(part), chunk = part / p;
@@ -91,10 +131,11 @@ int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePas
   }
   if (read != PipelinePass::kWeightGradient)
     return std::max(in_flight[made_part], in_flight[read_part]);
-  if (made == PipelinePass::kForward) return std::min(num_stages, micro_batches);
+  const int64_t row = stages_in_a_row();
+  if (made == PipelinePass::kForward) return std::min(row, micro_batches);
   // Slots that wait for weight gradients replace slots that wait for the backward pass. Their sum
   // is the same on all stages.
-  return std::min(num_stages + 1 - std::min(num_stages, in_flight[read_part]), micro_batches);
+  return std::min(row + 1 - std::min(row, in_flight[read_part]), micro_batches);
 }
 
 double PipelineSchedule::BubbleFormula(double backward, double weight_gradient) const {
@@ -123,18 +164,26 @@ PipelineSchedule ScheduleOf(const PipelineSettings& pipeline, int64_t num_stages
     if (schedule.kind == ScheduleKind::kInterleaved)
       schedule.virtual_stages = pipeline.virtual_stages == 0 ? 2 : pipeline.virtual_stages;
   }
-  schedule.in_flight.assign(schedule.num_parts(), 1);
-  for (int64_t s = 0; s < num_stages; ++s) {
-    switch (schedule.kind) {
-      case ScheduleKind::kGpipe: schedule.in_flight[s] = micro_batches; break;
-      case ScheduleKind::kInterleaved: CountInFlight(s, &schedule); break;
-      case ScheduleKind::kZeroBubble:
-        schedule.in_flight[s] = std::min({num_stages, 2 * (num_stages - s) - 1, micro_batches});
-        break;
-      default: schedule.in_flight[s] = std::min(num_stages - s, micro_batches); break;
-    }
-  }
+  SetInFlight(&schedule);
   return schedule;
+}
+
+void SetStageGraph(std::vector<std::vector<int64_t>> stages_before, PipelineSchedule* schedule) {
+  schedule->stages_before = std::move(stages_before);
+  schedule->stages_after.assign(schedule->num_stages, 0);
+  // A way has fewer steps than there are stages, so this many rounds find the longest ways.
+  for (int64_t round = 1; round < schedule->num_stages; ++round) {
+    bool changed = false;
+    for (int64_t s = 0; s < schedule->num_stages; ++s) {
+      for (const int64_t before : schedule->stages_before[s]) {
+        int64_t& after = schedule->stages_after[before];
+        changed = changed || after < schedule->stages_after[s] + 1;
+        after = std::max(after, schedule->stages_after[s] + 1);
+      }
+    }
+    if (!changed) break;
+  }
+  SetInFlight(schedule);
 }
 
 }  // namespace weir::compiler

@@ -261,5 +261,44 @@ TEST(PipelineSchedule, TheBubbleOfEvenPartsIsTheIdleAreaOfTheChart) {
   }
 }
 
+// A graph that is a chain gives what the chain gives, in whatever order its stages are numbered.
+TEST(PipelineSchedule, AGraphThatIsAChainCountsAsOne) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::kOneFOneB, ScheduleKind::kGpipe, ScheduleKind::kZeroBubble}) {
+    for (const int64_t m : {1, 3, 8}) {
+      const PipelineSchedule chain = ScheduleFor(kind, 4, m);
+      const std::vector<int64_t> stage_of = {2, 0, 3, 1};  // by place in the chain
+      std::vector<std::vector<int64_t>> before(4);
+      for (int i = 1; i < 4; ++i) before[stage_of[i]] = {stage_of[i - 1]};
+      PipelineSchedule graph = chain;
+      SetStageGraph(before, &graph);
+      EXPECT_TRUE(graph.is_chain());
+      EXPECT_EQ(graph.BubbleFormula(1, 1), chain.BubbleFormula(1, 1));
+      for (int i = 0; i < 4; ++i) {
+        const int64_t s = stage_of[i];
+        EXPECT_EQ(graph.in_flight[s], chain.in_flight[i]);
+        EXPECT_EQ(graph.ReadsStages(s), i > 0);
+        for (const PipelinePass pass :
+             {PipelinePass::kForward, PipelinePass::kBackward, PipelinePass::kWeightGradient}) {
+          EXPECT_EQ(graph.PrecedenceOf(pass, s).At(2), chain.PrecedenceOf(pass, i).At(2));
+          EXPECT_EQ(graph.Kept(PipelinePass::kForward, s, pass, s),
+                    chain.Kept(PipelinePass::kForward, i, pass, i));
+        }
+      }
+    }
+  }
+}
+
+TEST(PipelineSchedule, StagesSideBySideHoldWhatTheirWayNeeds) {
+  PipelineSchedule schedule = ScheduleFor(ScheduleKind::kZeroBubble, 3, 8);
+  SetStageGraph({{}, {}, {0, 1}}, &schedule);
+  EXPECT_FALSE(schedule.is_chain());
+  EXPECT_EQ(schedule.stages_in_a_row(), 2);
+  EXPECT_EQ(schedule.in_flight, std::vector<int64_t>({2, 2, 1})) << "min(2, 2 n + 1)";
+  for (const int64_t s : {0, 1, 2}) {
+    EXPECT_EQ(schedule.Kept(PipelinePass::kForward, s, PipelinePass::kWeightGradient, s), 2);
+  }
+}
+
 }  // namespace
 }  // namespace weir::compiler

@@ -14,6 +14,8 @@
 namespace weir::compiler {
 namespace {
 
+constexpr int64_t kMuonIterationsMax = 64;
+
 absl::Status CheckZero(const proto::Training& training, const sbp::Mesh& stage_mesh) {
   if (training.zero_stage() < 0 || training.zero_stage() > 3) {
     return Rejected(
@@ -84,36 +86,115 @@ absl::Status CheckAnyUpdate(const proto::Training& training) {
        "more steps, or a smaller training.update_every or gradient_delay"});
 }
 
-absl::Status CheckNumbers(const proto::Training& training) {
-  struct Number {
-    const char* code;
-    const char* where;
-    double value;
-    double below;  // the first value that is too large
-  };
-  constexpr double kNoBound = std::numeric_limits<double>::infinity();
-  const proto::Optimizer& optimizer = training.optimizer();
-  const std::vector<Number> numbers = {
-      {"W0443", "training.schedule.learning_rate", training.schedule().learning_rate(), kNoBound},
-      {"W0443", "training.schedule.min_learning_rate", training.schedule().min_learning_rate(),
-       kNoBound},
-      {"W0444", "training.optimizer.clip_norm", optimizer.clip_norm(), kNoBound},
-      {"W0445", "training.optimizer.adamw.beta1", optimizer.adamw().beta1(), 1},
-      {"W0445", "training.optimizer.adamw.beta2", optimizer.adamw().beta2(), 1},
-      {"W0445", "training.optimizer.adamw.epsilon", optimizer.adamw().epsilon(), kNoBound},
-      {"W0445", "training.optimizer.adamw.weight_decay", optimizer.adamw().weight_decay(),
-       kNoBound},
-      {"W0445", "training.optimizer.sgd.momentum", optimizer.sgd().momentum(), 1},
-      {"W0445", "training.optimizer.sgd.weight_decay", optimizer.sgd().weight_decay(), kNoBound},
-  };
-  for (const Number& number : numbers) {
-    if (number.value >= 0 && number.value < number.below) continue;
-    std::string expected = number.below == kNoBound
-                               ? std::string("a finite number, 0 or more")
-                               : absl::StrCat("from 0 to below ", number.below);
-    return Rejected({number.code, number.where, expected, absl::StrCat(number.value), ""});
-  }
+// A number of a job that is 0 or more.
+struct Number {
+  const char* code;
+  std::string where;
+  double value;
+  double below = std::numeric_limits<double>::infinity();  // the first value that is too large
+};
+
+absl::Status CheckNumber(const Number& number) {
+  if (number.value >= 0 && number.value < number.below) return absl::OkStatus();
+  std::string expected = std::isinf(number.below) ? std::string("a finite number, 0 or more")
+                                                  : absl::StrCat("from 0 to below ", number.below);
+  return Rejected({number.code, number.where, expected, absl::StrCat(number.value), ""});
+}
+
+absl::Status CheckAll(const std::vector<Number>& numbers) {
+  for (const Number& number : numbers) WEIR_RETURN_IF_ERROR(CheckNumber(number));
   return absl::OkStatus();
+}
+
+absl::Status CheckAdamW(const proto::Optimizer::AdamW& adamw, const std::string& where) {
+  return CheckAll({{"W0445", where + ".beta1", adamw.beta1(), 1},
+                   {"W0445", where + ".beta2", adamw.beta2(), 1},
+                   {"W0445", where + ".epsilon", adamw.epsilon()},
+                   {"W0445", where + ".weight_decay", adamw.weight_decay()}});
+}
+
+absl::Status CheckAdafactor(const proto::Optimizer::Adafactor& adafactor,
+                            const std::string& where) {
+  WEIR_RETURN_IF_ERROR(CheckAll({{"W0445", where + ".epsilon1", adafactor.epsilon1()},
+                                 {"W0445", where + ".epsilon2", adafactor.epsilon2()},
+                                 {"W0445", where + ".weight_decay", adafactor.weight_decay()}}));
+  if (adafactor.has_clip_threshold() &&
+      !(adafactor.clip_threshold() > 0 && std::isfinite(adafactor.clip_threshold()))) {
+    return Rejected({"W0445", where + ".clip_threshold", "a finite number above 0",
+                     absl::StrCat(adafactor.clip_threshold()), "clip_threshold: 1"});
+  }
+  if (adafactor.beta2_decay() <= 0 && adafactor.beta2_decay() >= -1) return absl::OkStatus();
+  return Rejected({"W0445", where + ".beta2_decay", "from -1 to 0",
+                   absl::StrCat(adafactor.beta2_decay()), "beta2_decay: -0.8"});
+}
+
+absl::Status CheckMuon(const proto::Optimizer::Muon& muon, const std::string& where) {
+  WEIR_RETURN_IF_ERROR(CheckAll({{"W0445", where + ".momentum", muon.momentum(), 1},
+                                 {"W0445", where + ".epsilon", muon.epsilon()},
+                                 {"W0445", where + ".weight_decay", muon.weight_decay()}}));
+  if (muon.has_iterations() && (muon.iterations() < 1 || muon.iterations() > kMuonIterationsMax)) {
+    return Rejected({"W0445", where + ".iterations", absl::StrCat("1 to ", kMuonIterationsMax),
+                     absl::StrCat(muon.iterations()), "iterations: 5"});
+  }
+  return CheckAdamW(muon.adamw(), where + ".adamw");
+}
+
+// `where`: the place of the optimiser in the job.
+absl::Status CheckOptimizer(const proto::Optimizer& optimizer, const std::string& where) {
+  switch (optimizer.kind_case()) {
+    case proto::Optimizer::kSgd:
+      return CheckAll({{"W0445", where + ".sgd.momentum", optimizer.sgd().momentum(), 1},
+                       {"W0445", where + ".sgd.weight_decay", optimizer.sgd().weight_decay()}});
+    case proto::Optimizer::kLion:
+      return CheckAll({{"W0445", where + ".lion.beta1", optimizer.lion().beta1(), 1},
+                       {"W0445", where + ".lion.beta2", optimizer.lion().beta2(), 1},
+                       {"W0445", where + ".lion.weight_decay", optimizer.lion().weight_decay()}});
+    case proto::Optimizer::kLamb:
+      return CheckAll({{"W0445", where + ".lamb.beta1", optimizer.lamb().beta1(), 1},
+                       {"W0445", where + ".lamb.beta2", optimizer.lamb().beta2(), 1},
+                       {"W0445", where + ".lamb.epsilon", optimizer.lamb().epsilon()},
+                       {"W0445", where + ".lamb.weight_decay", optimizer.lamb().weight_decay()}});
+    case proto::Optimizer::kAdafactor:
+      return CheckAdafactor(optimizer.adafactor(), where + ".adafactor");
+    case proto::Optimizer::kMuon: return CheckMuon(optimizer.muon(), where + ".muon");
+    default: return CheckAdamW(optimizer.adamw(), where + ".adamw");
+  }
+}
+
+absl::Status CheckGroup(const proto::ParameterGroup& group, const std::string& where) {
+  if (group.pattern().empty()) {
+    return Rejected(
+        {"W0083", where, "a pattern of names of weights", "none", "pattern: \"*.bias\""});
+  }
+  WEIR_RETURN_IF_ERROR(CheckAll({{"W0083", where + ".learning_rate", group.learning_rate()},
+                                 {"W0083", where + ".weight_decay", group.weight_decay()}}));
+  if (group.optimizer().clip_norm() != 0) {
+    return Rejected({"W0083", where + ".optimizer.clip_norm",
+                     "none, as the norm is that of all gradients together",
+                     absl::StrCat(group.optimizer().clip_norm()), "training.optimizer.clip_norm"});
+  }
+  if (group.has_optimizer() && group.optimizer().kind_case() == proto::Optimizer::KIND_NOT_SET) {
+    return Rejected({"W0083", where + ".optimizer", "the name of an optimiser", "none",
+                     "optimizer { adamw {} }"});
+  }
+  if (group.frozen() &&
+      (group.has_learning_rate() || group.has_weight_decay() || group.has_optimizer())) {
+    return Rejected({"W0083", where, "a group that is frozen, or numbers of its training", "both",
+                     "remove frozen: true, or the numbers"});
+  }
+  return CheckOptimizer(group.optimizer(), where + ".optimizer");
+}
+
+absl::Status CheckNumbers(const proto::Training& training) {
+  const proto::Optimizer& optimizer = training.optimizer();
+  WEIR_RETURN_IF_ERROR(CheckAll(
+      {{"W0443", "training.schedule.learning_rate", training.schedule().learning_rate()},
+       {"W0443", "training.schedule.min_learning_rate", training.schedule().min_learning_rate()},
+       {"W0444", "training.optimizer.clip_norm", optimizer.clip_norm()}}));
+  WEIR_RETURN_IF_ERROR(CheckOptimizer(optimizer, "training.optimizer"));
+  for (int g = 0; g < training.group_size(); ++g)
+    WEIR_RETURN_IF_ERROR(CheckGroup(training.group(g), absl::StrCat("training.group[", g, "]")));
+  return CheckNumber({"W0445", "training.average.decay", training.average().decay(), 1});
 }
 
 absl::Status CheckRuntime(const proto::Runtime& runtime) {

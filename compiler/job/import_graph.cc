@@ -172,6 +172,7 @@ class GraphImporter {
     Model& model = module_.model;
     std::string loss = job_.graph().loss().empty() ? "loss" : job_.graph().loss();
     if (mode_ == PlanMode::kGenerate) return absl::OkStatus();
+    if (job_.graph().without_loss()) return ImportResults(main);
     std::vector<std::string> outputs(main.output().begin(), main.output().end());
     for (const std::string& output : outputs) {
       auto it = main_names_.find(output);
@@ -200,6 +201,37 @@ class GraphImporter {
                        absl::StrCat("output: \"", loss, "\", or name it with graph.loss")});
     }
     return absl::OkStatus();
+  }
+
+  // The outputs of a model without a loss.
+  absl::Status ImportResults(const weir::proto::Function& main) {
+    const std::string where = FunctionWhere(main.name());
+    if (mode_ == PlanMode::kTrain) return CheckHasLoss(job_);
+    if (job_.training().micro_batches() > 1) {
+      return Rejected({"W0617", "training.micro_batches",
+                       "1, as each result of a model without a loss is kept once a step",
+                       absl::StrCat(job_.training().micro_batches()), "leave it out"});
+    }
+    for (const std::string& output : main.output()) {
+      const std::string of_output = absl::StrCat(where, ", output ", output);
+      const auto found = main_names_.find(output);
+      if (found == main_names_.end()) {
+        return Rejected({"W0407", of_output, "a tensor of main", absl::StrCat("\"", output, "\""),
+                         Nearest(output, MainNames())});
+      }
+      if (module_.model.values[found->second].call < 0) {
+        return Rejected({"W0618", of_output, "a tensor that a node of main computes",
+                         "an input of main", "leave it out: the data have it"});
+      }
+      for (const auto& [name, value] : module_.model.fetched) {
+        if (name != output) continue;
+        return Rejected({"W0618", of_output, "each output once", "the same output again", ""});
+      }
+      module_.model.fetched.emplace_back(output, found->second);
+    }
+    if (!module_.model.fetched.empty()) return absl::OkStatus();
+    return Rejected({"W0618", where, "at least one output, the result of a node", "none",
+                     "output: \"logits\""});
   }
 
   // Turns nodes [begin, end) of main into a function of their own that is called once.
@@ -606,6 +638,18 @@ absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDims(const proto::Jo
     it->second.size /= micro_batches;
   }
   return dims;
+}
+
+PlanMode ModeOf(const proto::Job& job) {
+  return job.graph().without_loss() ? PlanMode::kEvaluate : PlanMode::kTrain;
+}
+
+absl::Status CheckHasLoss(const proto::Job& job) {
+  if (!job.graph().without_loss()) return absl::OkStatus();
+  return Rejected({"W0616", FunctionWhere(job.graph().main()), "a loss to minimise",
+                   "a model without a loss (without_loss)",
+                   "run the model with `weir eval JOB --outputs FOLDER`, or give it a loss: "
+                   "`weir import --loss`"});
 }
 
 absl::StatusOr<Module> ImportGraph(const proto::Job& job,

@@ -21,6 +21,15 @@ absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDimTable(const proto
 // the number of micro-batches.
 absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDims(const proto::Job& job);
 
+// Returns the mode of the plan for which a job is made: kEvaluate for a model without a loss, which
+// is only run.
+PlanMode ModeOf(const proto::Job& job);
+
+// kInvalidArgument (W0616): the model has no loss (Graph::without_loss), so it cannot be trained.
+absl::Status CheckHasLoss(const proto::Job& job);
+
+// kInvalidArgument, of a model without a loss (Graph::without_loss): W0616 in kTrain; W0617 several
+// micro-batches; W0618 an output that no node computes, or that is named twice, or no output.
 absl::StatusOr<Module> ImportGraph(const proto::Job& job,
                                    const std::map<std::string, sbp::TensorDim>& dims,
                                    PlanMode mode);

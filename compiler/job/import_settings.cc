@@ -1,5 +1,6 @@
 #include "compiler/job/import_settings.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "compiler/job/check_training.h"
 #include "runtime/base/product_codec.h"
 #include "runtime/base/status.h"
+#include "sbp/mesh.h"
 
 namespace weir::compiler {
 namespace {
@@ -24,11 +26,54 @@ absl::StatusOr<ScheduleKind> ScheduleKindOf(const proto::Pipeline& pipeline) {
                    absl::StrCat(static_cast<int>(pipeline.schedule())), ""});
 }
 
+// Bounds for the time in which places find their calls.
+constexpr int kPlacesMax = 1024;
+constexpr size_t kPatternMax = 1000;  // characters
+
+absl::Status ImportPlaces(const proto::Pipeline& pipeline, PipelineSettings* settings) {
+  if (pipeline.place_size() > kPlacesMax) {
+    return Rejected({"W0457", "pipeline.place", absl::StrCat("at most ", kPlacesMax, " entries"),
+                     absl::StrCat(pipeline.place_size()),
+                     "a star in a name stands for any characters: call: \"image.*\""});
+  }
+  for (const proto::Pipeline::Place& place : pipeline.place()) {
+    if (place.call().empty() == place.function().empty()) {
+      return Rejected({"W0453", "pipeline.place", "the name of a call or of a function",
+                       place.call().empty()
+                           ? "neither"
+                           : absl::StrCat("call \"", place.call(), "\" and function \"",
+                                          place.function(), "\""),
+                       "place { call: \"image.*\" stage: 0 }"});
+    }
+    if (std::max(place.call().size(), place.function().size()) > kPatternMax) {
+      return Rejected({"W0453", "pipeline.place",
+                       absl::StrCat("a name of at most ", kPatternMax, " characters"),
+                       absl::StrCat(std::max(place.call().size(), place.function().size())), ""});
+    }
+    settings->places.push_back({place.call(), place.function(), place.stage()});
+  }
+  if (settings->places.empty()) return absl::OkStatus();
+  if (!settings->cut.empty()) {
+    return Rejected({"W0457", "pipeline.place", "either cuts or places",
+                     absl::StrCat(settings->cut.size(), " of pipeline.cut beside ",
+                                  settings->places.size(), " of pipeline.place"),
+                     "remove pipeline.cut: the places say where each call lies"});
+  }
+  if (settings->schedule == ScheduleKind::kInterleaved) {
+    return Rejected({"W0457", "pipeline.place",
+                     "a schedule with one part on each stage: ONE_F_ONE_B, GPIPE or ZERO_BUBBLE",
+                     "INTERLEAVED, which cuts the calls into a chain of parts",
+                     "pipeline.schedule=ONE_F_ONE_B"});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PipelineSettings> ImportPipeline(const proto::Pipeline& pipeline) {
   PipelineSettings settings;
   WEIR_ASSIGN_OR_RETURN(settings.schedule, ScheduleKindOf(pipeline));
   settings.virtual_stages = pipeline.virtual_stages();
   settings.cut.assign(pipeline.cut().begin(), pipeline.cut().end());
+  WEIR_RETURN_IF_ERROR(ImportPlaces(pipeline, &settings));
   const bool interleaved = settings.schedule == ScheduleKind::kInterleaved;
   const int64_t parts = settings.virtual_stages;
   if (parts >= 0 && parts <= kVirtualStagesMax && (interleaved || parts <= 1)) return settings;
@@ -40,7 +85,78 @@ absl::StatusOr<PipelineSettings> ImportPipeline(const proto::Pipeline& pipeline)
        absl::StrCat(parts), interleaved || parts < 0 ? "" : "pipeline.schedule=INTERLEAVED"});
 }
 
+AdamWSettings ImportAdamW(const proto::Optimizer::AdamW& from) {
+  AdamWSettings adamw;
+  if (from.has_beta1()) adamw.beta1 = from.beta1();
+  if (from.has_beta2()) adamw.beta2 = from.beta2();
+  if (from.has_epsilon()) adamw.epsilon = from.epsilon();
+  adamw.weight_decay = from.weight_decay();
+  return adamw;
+}
+
+LionSettings ImportLion(const proto::Optimizer::Lion& from) {
+  LionSettings lion;
+  if (from.has_beta1()) lion.beta1 = from.beta1();
+  if (from.has_beta2()) lion.beta2 = from.beta2();
+  lion.weight_decay = from.weight_decay();
+  return lion;
+}
+
+LambSettings ImportLamb(const proto::Optimizer::Lamb& from) {
+  LambSettings lamb;
+  if (from.has_beta1()) lamb.beta1 = from.beta1();
+  if (from.has_beta2()) lamb.beta2 = from.beta2();
+  if (from.has_epsilon()) lamb.epsilon = from.epsilon();
+  lamb.weight_decay = from.weight_decay();
+  return lamb;
+}
+
+AdafactorSettings ImportAdafactor(const proto::Optimizer::Adafactor& from) {
+  AdafactorSettings adafactor;
+  if (from.has_beta2_decay()) adafactor.beta2_decay = from.beta2_decay();
+  if (from.has_epsilon1()) adafactor.epsilon1 = from.epsilon1();
+  if (from.has_epsilon2()) adafactor.epsilon2 = from.epsilon2();
+  if (from.has_clip_threshold()) adafactor.clip_threshold = from.clip_threshold();
+  adafactor.weight_decay = from.weight_decay();
+  return adafactor;
+}
+
+MuonSettings ImportMuon(const proto::Optimizer::Muon& from) {
+  MuonSettings muon;
+  if (from.has_momentum()) muon.momentum = from.momentum();
+  if (from.has_epsilon()) muon.epsilon = from.epsilon();
+  if (from.has_iterations()) muon.iterations = from.iterations();
+  muon.nesterov = !from.plain();
+  muon.weight_decay = from.weight_decay();
+  muon.adjusts_rms = from.adjust() == proto::Optimizer::Muon::RMS;
+  muon.others = ImportAdamW(from.adamw());
+  return muon;
+}
+
+OptimizerSettings ImportOptimizer(const proto::Optimizer& from) {
+  switch (from.kind_case()) {
+    case proto::Optimizer::kSgd:
+      return SgdSettings{from.sgd().momentum(), from.sgd().weight_decay()};
+    case proto::Optimizer::kLion: return ImportLion(from.lion());
+    case proto::Optimizer::kLamb: return ImportLamb(from.lamb());
+    case proto::Optimizer::kAdafactor: return ImportAdafactor(from.adafactor());
+    case proto::Optimizer::kMuon: return ImportMuon(from.muon());
+    default: return ImportAdamW(from.adamw());
+  }
+}
+
+GroupSettings ImportGroup(const proto::ParameterGroup& from) {
+  GroupSettings group;
+  group.patterns.assign(from.pattern().begin(), from.pattern().end());
+  if (from.has_learning_rate()) group.rate = from.learning_rate();
+  if (from.has_weight_decay()) group.weight_decay = from.weight_decay();
+  group.frozen = from.frozen();
+  if (from.has_optimizer()) group.optimizer = ImportOptimizer(from.optimizer());
+  return group;
+}
+
 TrainingSettings ImportTraining(const proto::Training& training) {
+  constexpr double kAverageDecay = 0.999;
   TrainingSettings settings;
   settings.seed = training.seed();
   settings.zero_stage = training.zero_stage();
@@ -48,18 +164,13 @@ TrainingSettings ImportTraining(const proto::Training& training) {
   if (training.precision() == proto::Training::BF16) settings.precision = DType::kBF16;
   settings.clip_norm = training.optimizer().clip_norm();
   settings.learning_rates = LearningRatesOf(training);
-  if (training.optimizer().has_sgd()) {
-    const proto::Optimizer::Sgd& sgd = training.optimizer().sgd();
-    settings.optimizer = SgdSettings{sgd.momentum(), sgd.weight_decay()};
-    return settings;
+  settings.optimizer = ImportOptimizer(training.optimizer());
+  for (const proto::ParameterGroup& group : training.group())
+    settings.groups.push_back(ImportGroup(group));
+  if (training.has_average()) {
+    settings.average_decay =
+        training.average().has_decay() ? training.average().decay() : kAverageDecay;
   }
-  const proto::Optimizer::AdamW& from = training.optimizer().adamw();
-  AdamWSettings adamw;
-  if (from.beta1() > 0) adamw.beta1 = from.beta1();
-  if (from.beta2() > 0) adamw.beta2 = from.beta2();
-  if (from.epsilon() > 0) adamw.epsilon = from.epsilon();
-  adamw.weight_decay = from.weight_decay();
-  settings.optimizer = adamw;
   return settings;
 }
 
@@ -70,6 +181,14 @@ RegisterChoice RegisterChoiceOf(proto::Runtime::Registers registers) {
     case proto::Runtime::TWO: return RegisterChoice::kTwo;
     case proto::Runtime::TWICE_STAGES: return RegisterChoice::kTwiceStages;
     default: return RegisterChoice::kSchedule;
+  }
+}
+
+GraphUse GraphUseOf(proto::Runtime::Graphs::Use use) {
+  switch (use) {
+    case proto::Runtime::Graphs::ON: return GraphUse::kOn;
+    case proto::Runtime::Graphs::AUTO: return GraphUse::kAuto;
+    default: return GraphUse::kOff;
   }
 }
 
@@ -87,6 +206,7 @@ RuntimeSettings ImportRuntime(const proto::Runtime& runtime) {
   settings.debug_register_slots = runtime.debug_register_slots();
   settings.register_bytes_max = runtime.register_bytes_max();
   if (runtime.gather_ahead() != 0) settings.gather_ahead = runtime.gather_ahead();
+  settings.graphs = GraphUseOf(runtime.graphs());
   return settings;
 }
 
@@ -108,6 +228,30 @@ std::string DimsOfJob(const std::vector<std::string>& names) {
   if (names.size() > kNamesShown)
     absl::StrAppend(&text, " and ", names.size() - kNamesShown, " more");
   return text;
+}
+
+int64_t NumStages(const proto::Job& job) {
+  int64_t stages = 1;
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) {
+    if (axis.name() == sbp::kPipelineAxis) stages *= axis.size();
+  }
+  return stages;
+}
+
+// Returns the stages that a rule is for; none: all.
+absl::StatusOr<std::vector<int64_t>> StagesOf(const proto::Rule& rule, int64_t num_stages) {
+  std::vector<int64_t> stages;
+  if (num_stages < 2) return stages;
+  for (const int64_t stage : rule.stage()) {
+    if (stage < 0 || stage >= num_stages) {
+      return Rejected(
+          {"W0458", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),
+           absl::StrCat("stages from 0 to ", num_stages - 1, ", as the mesh has pp=", num_stages),
+           absl::StrCat("stage ", stage), "no stage at all, for a rule of all stages"});
+    }
+    stages.push_back(stage);
+  }
+  return stages;
 }
 
 }  // namespace
@@ -134,6 +278,7 @@ absl::StatusOr<LayoutRules> ImportRules(const proto::Job& job, const sbp::Mesh& 
   LayoutRules rules(stage_mesh);
   std::vector<std::string> names;
   for (const auto& [name, dim] : dims) names.push_back(name);
+  const int64_t num_stages = NumStages(job);
   for (const proto::Rule& rule : job.rule()) {
     if (dims.count(rule.dim()) == 0) {
       std::string near = Nearest(rule.dim(), names);
@@ -151,9 +296,10 @@ absl::StatusOr<LayoutRules> ImportRules(const proto::Job& job, const sbp::Mesh& 
                        "the axis that the dimension is split over", "none",
                        "axis: \"dp\"; a rule about an axis that the mesh lacks does nothing"});
     }
+    WEIR_ASSIGN_OR_RETURN(std::vector<int64_t> stages, StagesOf(rule, num_stages));
     const int axis = stage_mesh.AxisIndex(rule.axis());
     if (axis >= 0 && stage_mesh.size(axis) > 1)
-      rules.AddRule(rule.dim(), axis, ScopeOf(rule.scope()));
+      rules.AddRule(rule.dim(), axis, ScopeOf(rule.scope()), std::move(stages));
   }
   for (const proto::LayoutOverride& entry : job.layout()) {
     absl::StatusOr<sbp::Layout> layout = sbp::ParseLayout(entry.sbp(), stage_mesh);

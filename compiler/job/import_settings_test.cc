@@ -31,6 +31,32 @@ TEST(ImportSettings, AnEmptyJobHasTheDefaults) {
   EXPECT_EQ(settings.runtime.gather_ahead, 1);
 }
 
+TEST(ImportSettings, AZeroThatIsWrittenMeansZero) {
+  proto::Job job;
+  proto::Optimizer* optimizer = job.mutable_training()->mutable_optimizer();
+  optimizer->mutable_adamw()->set_beta1(0);
+  const JobSettings adamw = SettingsOf(job);
+  EXPECT_EQ(std::get<AdamWSettings>(adamw.training.optimizer).beta1, 0);
+  EXPECT_EQ(std::get<AdamWSettings>(adamw.training.optimizer).beta2, 0.999);
+  optimizer->mutable_muon()->set_momentum(0);
+  optimizer->mutable_muon()->set_adjust(proto::Optimizer::Muon::RMS);
+  proto::ParameterGroup* group = job.mutable_training()->add_group();
+  group->add_pattern("*.bias");
+  group->set_weight_decay(0);
+  group->mutable_optimizer()->mutable_lion();
+  job.mutable_training()->mutable_average();
+  const TrainingSettings muon = SettingsOf(job).training;
+  EXPECT_EQ(std::get<MuonSettings>(muon.optimizer).momentum, 0);
+  EXPECT_EQ(std::get<MuonSettings>(muon.optimizer).iterations, 5);
+  EXPECT_TRUE(std::get<MuonSettings>(muon.optimizer).adjusts_rms);
+  EXPECT_EQ(muon.average_decay, 0.999);
+  ASSERT_EQ(muon.groups.size(), 1u);
+  EXPECT_EQ(muon.groups[0].rate, 1);
+  EXPECT_EQ(muon.groups[0].weight_decay, 0);
+  EXPECT_EQ(std::get<LionSettings>(OptimizerOf(muon, 0)).beta2, 0.99);
+  EXPECT_TRUE(std::holds_alternative<MuonSettings>(OptimizerOf(muon, -1)));
+}
+
 TEST(ImportSettings, WhatTheJobSaysIsTaken) {
   proto::Job job;
   for (const char* call : {"b", "d"}) job.mutable_pipeline()->add_cut(call);
@@ -49,6 +75,7 @@ TEST(ImportSettings, WhatTheJobSaysIsTaken) {
   job.mutable_runtime()->set_debug_register_slots(4);
   job.mutable_runtime()->set_register_bytes_max(9);
   job.mutable_runtime()->set_gather_ahead(-1);
+  job.mutable_runtime()->set_graphs(proto::Runtime::Graphs::AUTO);
   const JobSettings settings = SettingsOf(job);
   EXPECT_EQ(settings.pipeline.cut, (std::vector<std::string>{"b", "d"}));
   EXPECT_EQ(settings.training.seed, 7u);
@@ -67,6 +94,7 @@ TEST(ImportSettings, WhatTheJobSaysIsTaken) {
   EXPECT_EQ(settings.runtime.debug_register_slots, 4);
   EXPECT_EQ(settings.runtime.register_bytes_max, 9);
   EXPECT_EQ(settings.runtime.gather_ahead, -1);
+  EXPECT_EQ(settings.runtime.graphs, GraphUse::kAuto);
 }
 
 // Each choice of the job's language has one value here, with the job's name for it.
@@ -170,6 +198,52 @@ TEST(ImportRules, ATensorHasOneExplicitLayoutInTheTextOfLayouts) {
               HasSubstr("W0484 at layout of \"layer/x\""));
   EXPECT_THAT(Refusal(JobWithLayouts({{"layer/x", "[dp: Q]"}})),
               HasSubstr("W0203 at layout of \"layer/x\""));
+}
+
+TEST(ImportSettings, PlacesExcludeCutsAndInterleaving) {
+  proto::Job job;
+  proto::Pipeline* pipeline = job.mutable_pipeline();
+  proto::Pipeline::Place* place = pipeline->add_place();
+  place->set_call("image.*");
+  place->set_stage(1);
+  absl::StatusOr<JobSettings> settings = ImportSettings(job);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  ASSERT_EQ(settings->pipeline.places.size(), 1u);
+  EXPECT_EQ(settings->pipeline.places[0].call, "image.*");
+  EXPECT_EQ(settings->pipeline.places[0].stage, 1);
+  const auto flaw = [&] { return std::string(ImportSettings(job).status().message()); };
+  pipeline->add_cut("image.1");
+  EXPECT_THAT(flaw(), HasSubstr("W0457"));
+  pipeline->clear_cut();
+  pipeline->set_schedule(proto::Pipeline::INTERLEAVED);
+  EXPECT_THAT(flaw(), HasSubstr("W0457"));
+  pipeline->clear_schedule();
+  place->set_function("block");
+  EXPECT_THAT(flaw(), HasSubstr("W0453"));
+  place->clear_call();
+  EXPECT_TRUE(ImportSettings(job).ok());
+  place->clear_function();
+  EXPECT_THAT(flaw(), HasSubstr("neither"));
+  place->set_call(std::string(1001, 'a'));
+  EXPECT_THAT(flaw(), HasSubstr("at most 1000 characters"));
+  for (int i = 0; i < 1024; ++i) pipeline->add_place()->set_call("a");
+  EXPECT_THAT(flaw(), HasSubstr("at most 1024 entries"));
+}
+
+TEST(ImportRules, ARuleMayBeForSomeStages) {
+  proto::Job job = JobWithRule("batch", "dp");
+  job.mutable_rule(0)->add_stage(2);
+  const auto rules_on = [&](int64_t stages) {
+    job.clear_mesh();
+    proto::MeshAxisSpec* axis = job.mutable_mesh()->add_axis();
+    axis->set_name("pp");
+    axis->set_size(stages);
+    return ImportRules(job, MeshOf("dp=2"), TestDims());
+  };
+  ASSERT_TRUE(rules_on(3).ok());
+  EXPECT_TRUE(rules_on(3)->DifferByStage());
+  EXPECT_FALSE(rules_on(1)->DifferByStage()) << "one stage has all rules";
+  EXPECT_THAT(std::string(rules_on(2).status().message()), HasSubstr("W0458"));
 }
 
 }  // namespace

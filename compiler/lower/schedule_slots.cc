@@ -45,20 +45,21 @@ bool GoesOn(const RankGraph& graph, const RankActor& actor) {
 }
 
 // Returns how many stages the data of a fill skipped on its way from a stage farther than the
-// neighbour. The fill waits for the micro-batches that went through the skipped stages.
+// neighbour, by the longest way between the two. The fill waits for the micro-batches that went
+// through the skipped stages.
 int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
   int64_t most = 0;
   for (TensorId input : actor.inputs) {
     if (graph.tensors[input].side != proto::RegisterSpec::INBOUND) continue;
-    most =
-        std::max(most, std::abs(plan.places.PlaceOf(graph.tensors[input].peer) - graph.stage) - 1);
+    const int64_t far = plan.schedule.StagesAfter(plan.places.PlaceOf(graph.tensors[input].peer));
+    most = std::max(most, std::abs(far - plan.schedule.StagesAfter(graph.stage)) - 1);
   }
   return most;
 }
 
 // Returns whether other stages wait for backward passes of the rank's stage.
 bool IsAwaitedByStages(const LogicalPlan& plan, const RankGraph& graph) {
-  return graph.stage > 0 || plan.schedule.virtual_stages > 1;
+  return plan.schedule.ReadsStages(graph.stage) || plan.schedule.virtual_stages > 1;
 }
 
 }  // namespace

@@ -18,15 +18,88 @@ struct WidePorts {
   std::set<std::pair<int, int>> args, results;
 };
 
+bool MakesIntegers(const Node& node) { return node.op == "cast" && node.attrs.Str("to") == "i32"; }
+
+bool IsNarrowCast(const Node& node) { return node.op == "cast" && node.attrs.Str("to") == "bf16"; }
+
+// Returns whether the results of a node have elements of its operands, unchanged.
+bool MovesElements(const Node& node) {
+  if (node.op == "cast") return node.attrs.Str("to") == "f32";
+  const ops::OpDef* def = ops::OpRegistry::Find(node.op);
+  return node.op == "expand" || (def != nullptr && def->schema.moves_elements);
+}
+
+// Real numbers that a cast makes integers of, perhaps after their elements were moved. bf16 holds
+// whole numbers up to 256 alone, so these values stay in f32.
+class ExactValues {
+ public:
+  // `results`: results of the function that must be exact, because of what their readers do.
+  ExactValues(const Function& function, const std::set<int>& results) {
+    for (const int result : results) values_.insert(function.results[result].value);
+    for (auto node = function.nodes.rbegin(); node != function.nodes.rend(); ++node) {
+      if (!IsOnTheWay(*node)) continue;
+      for (const ops::ValueId input : node->inputs) {
+        if (input >= 0 && function.values[input].type.dtype == DType::kF32) values_.insert(input);
+      }
+    }
+  }
+
+  bool Has(ops::ValueId value) const { return values_.count(value) > 0; }
+  // Returns whether the node makes integers, or moves elements of which integers are made.
+  bool IsOnTheWay(const Node& node) const {
+    return MakesIntegers(node) ||
+           (MovesElements(node) &&
+            std::any_of(node.outputs.begin(), node.outputs.end(),
+                        [this](ops::ValueId output) { return Has(output); }));
+  }
+
+ private:
+  std::set<ops::ValueId> values_;
+};
+
+// Returns the results of model functions that must be exact, since calls make integers of them.
+// Adds the arguments that must be exact to `args`.
+std::map<int, std::set<int>> FindExactPorts(const Module& module,
+                                            std::set<std::pair<int, int>>* args) {
+  const Model& model = module.model;
+  std::map<int, std::set<int>> results;
+  for (bool is_new = true; is_new;) {
+    is_new = false;
+    for (size_t f = 0; f < model.functions.size(); ++f) {
+      const Function& function = module.functions[model.functions[f].forward];
+      const ExactValues exact(function, results[static_cast<int>(f)]);
+      for (size_t a = 0; a < function.args.size(); ++a) {
+        const ops::ValueId value = function.args[a].value;
+        if (exact.Has(value) && function.values[value].type.dtype == DType::kF32)
+          args->emplace(static_cast<int>(f), static_cast<int>(a));
+      }
+    }
+    for (const ModelCall& call : model.calls) {
+      const Function& function = module.functions[model.functions[call.model_function].forward];
+      size_t next = 0;
+      for (size_t a = 0; a < function.args.size(); ++a) {
+        if (function.args[a].kind != ArgKind::kActivation) continue;
+        const ModelValue& value = model.values[call.args[next++]];
+        if (value.call < 0 || args->count({call.model_function, static_cast<int>(a)}) == 0)
+          continue;
+        const int maker = model.calls[value.call].model_function;
+        is_new = results[maker].insert(value.result).second || is_new;
+      }
+    }
+  }
+  return results;
+}
+
 // Data arrives in f32. All calls of a function have the types of the function. So if one call of a
 // function reads data and another call reads the result of a call, that result stays in f32, too,
-// and so do all its other readers.
-WidePorts FindWidePorts(const Module& module) {
+// and so do all its other readers. `exact`: arguments that stay in f32 anyway.
+WidePorts FindWidePorts(const Module& module, std::set<std::pair<int, int>> exact) {
   const Model& model = module.model;
   const auto maker = [&](const ModelValue& value) {
     return std::pair<int, int>(model.calls[value.call].model_function, value.result);
   };
   WidePorts wide;
+  wide.args = std::move(exact);
   for (size_t before = 1, after = 0; before != after;) {
     before = wide.args.size() + wide.results.size();
     for (const ModelCall& call : model.calls) {
@@ -197,9 +270,12 @@ class TypeMatching {
 
 absl::Status ApplyPrecision(const PassContext& context, Module* module) {
   if (context.precision != DType::kBF16) return absl::OkStatus();
-  const WidePorts wide = FindWidePorts(*module);
+  std::set<std::pair<int, int>> exact_args;
+  std::map<int, std::set<int>> exact_results = FindExactPorts(*module, &exact_args);
+  const WidePorts wide = FindWidePorts(*module, std::move(exact_args));
   for (size_t f = 0; f < module->model.functions.size(); ++f) {
     Function& function = module->functions[module->model.functions[f].forward];
+    const ExactValues exact(function, exact_results[static_cast<int>(f)]);
     std::vector<Node> casts;
     for (size_t a = 0; a < function.args.size(); ++a) {
       Arg& arg = function.args[a];
@@ -210,8 +286,15 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       }
       // The value is cast where it enters.
       if (OnlyCastsRead(function, arg.value)) continue;
+      const auto stays = [&, value = arg.value](const Node& node) {
+        return std::count(node.inputs.begin(), node.inputs.end(), value) == 0 ||
+               (exact.Has(value) && (exact.IsOnTheWay(node) || IsNarrowCast(node)));
+      };
+      if (exact.Has(arg.value) && std::all_of(function.nodes.begin(), function.nodes.end(), stays))
+        continue;
       Node cast = CastNode(arg.value, DType::kBF16, &function);
       for (Node& node : function.nodes) {
+        if (stays(node)) continue;
         for (ops::ValueId& input : node.inputs) {
           if (input == arg.value) input = cast.outputs[0];
         }

@@ -66,6 +66,56 @@ TEST(ApplyPrecision, DataArrivesWideAndIsCastWhereItEnters) {
   EXPECT_THAT(NodeLines(first), ElementsAre("x.bf16 = cast(x)", "r = relu(x.bf16)"));
 }
 
+Attributes To(const char* type) {
+  Attributes attrs;
+  attrs.Set("to", std::string(type));
+  return attrs;
+}
+
+// bf16 makes 256 of 257.
+TEST(ApplyPrecision, DataAndWeightsThatBecomeIntegersStayExact) {
+  FunctionMaker first("first");
+  const ops::ValueId x = first.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = first.Parameter("w", "f32[batch, wide]");
+  const ops::ValueId direct = first.Node("direct", "cast", {x}, To("i32"));
+  const ops::ValueId moved = first.Node("moved", "concat", {w, x}, [] {
+    Attributes attrs;
+    attrs.Set("axis", int64_t{1});
+    return attrs;
+  }());
+  const ops::ValueId integers = first.Node("integers", "cast", {moved}, To("i32"));
+  const ops::ValueId real = first.Node("real", "relu", {x});
+  for (const ops::ValueId value : {direct, integers, real}) first.Return(value);
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch, wide]");
+  maker.Call("first", maker.Add(first.function), {data});
+  Apply(ApplyPrecision, Bf16(), &maker.module);
+  const Function& function = maker.module.functions[0];
+  for (const char* name : {"x", "w", "moved"}) EXPECT_EQ(TypeIn(function, name), DType::kF32);
+  EXPECT_EQ(TypeIn(function, "real"), DType::kBF16);
+  EXPECT_THAT(NodeLines(function),
+              ElementsAre("x.bf16 = cast(x)", "direct = cast(x)", "moved = concat(w, x)",
+                          "integers = cast(moved)", "real = relu(x.bf16)"));
+}
+
+TEST(ApplyPrecision, AResultThatAnotherCallMakesIntegersOfStaysExact) {
+  FunctionMaker first("first"), last("last");
+  const ops::ValueId x = first.Input("x", "f32[batch, wide]");
+  Attributes order;
+  order.Set("perm", std::vector<int64_t>{1, 0});
+  first.Return(first.Node("t", "transpose", {x}, order));
+  const ops::ValueId z = last.Input("z", "f32[wide, batch]");
+  last.Return(last.Node("integers", "cast", {z}, To("i32")));
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch, wide]");
+  const int f = maker.Add(first.function), l = maker.Add(last.function);
+  maker.Call("last", l, {maker.Call("first", f, {data})[0]});
+  Apply(ApplyPrecision, Bf16(), &maker.module);
+  EXPECT_EQ(TypeIn(maker.module.functions[0], "t"), DType::kF32);
+  EXPECT_THAT(NodeLines(maker.module.functions[0]), ElementsAre("t = transpose(x)"));
+  EXPECT_THAT(NodeLines(maker.module.functions[1]), ElementsAre("integers = cast(z)"));
+}
+
 TEST(ApplyPrecision, ScalarsAreReportedWide) {
   Module module = Chain();
   Apply(ApplyPrecision, Bf16(), &module);

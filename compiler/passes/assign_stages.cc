@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/passes/place_calls.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -151,6 +154,36 @@ absl::Status AssignStages(const std::vector<std::string>& cut, const PipelineSch
   WEIR_RETURN_IF_ERROR(CutCalls(cut, schedule, module));
   for (ModelCall& call : calls) call.stage = schedule.StageOf(call.part);
   return absl::OkStatus();
+}
+
+absl::Status AssignStages(const PipelineSettings& pipeline, PipelineSchedule* schedule,
+                          Module* module) {
+  if (pipeline.places.empty()) return AssignStages(pipeline.cut, *schedule, module);
+  return PlaceCalls(pipeline.places, schedule, module);
+}
+
+void GiveStagesTheirFunctions(const LayoutRules& rules, Module* module) {
+  if (!rules.DifferByStage()) return;
+  Model& model = module->model;
+  std::map<std::pair<int, int64_t>, int> copies;  // by the model's function and stage
+  for (ModelCall& call : model.calls) {
+    const int64_t stage = rules.FirstWithRulesOf(call.stage);
+    const ModelFunction original = model.functions[call.model_function];
+    int64_t& has = module->functions[original.forward].rules_of_stage;
+    if (has < 0) has = stage;
+    if (has == stage) continue;
+    const auto [known, is_new] = copies.try_emplace({call.model_function, stage}, -1);
+    if (is_new) {
+      Function copy = module->functions[original.forward];
+      copy.name = LayoutRules::NameOnStage(copy.name, stage);
+      copy.rules_of_stage = stage;
+      module->functions.push_back(std::move(copy));
+      model.functions.push_back(original);
+      model.functions.back().forward = static_cast<int>(module->functions.size()) - 1;
+      known->second = static_cast<int>(model.functions.size()) - 1;
+    }
+    call.model_function = known->second;
+  }
 }
 
 std::string CallsText(const Module& module) {

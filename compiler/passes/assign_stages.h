@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/ir/ir.h"
+#include "compiler/ir/layout_rules.h"
 #include "compiler/ir/pipeline_schedule.h"
 
 namespace weir::compiler {
@@ -14,6 +15,15 @@ namespace weir::compiler {
 // operations if the job gives no cut.
 absl::Status AssignStages(const std::vector<std::string>& cut, const PipelineSchedule& schedule,
                           Module* module);
+
+// Assigns the calls as the settings say: by cuts or by places (place_calls.h). Places give
+// `schedule` the graph of the stages.
+absl::Status AssignStages(const PipelineSettings& pipeline, PipelineSchedule* schedule,
+                          Module* module);
+
+// If some layout rules are for some stages only, gives each function that is called on stages with
+// different rules a copy for each of them, since a function is laid out once.
+void GiveStagesTheirFunctions(const LayoutRules& rules, Module* module);
 
 // Returns the calls of the model, each with its part and stage, as stable text.
 std::string CallsText(const Module& module);

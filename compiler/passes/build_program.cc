@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/function_builder.h"
 #include "compiler/passes/program_items.h"
+#include "compiler/passes/update_graphs.h"
 #include "compiler/passes/weight_functions.h"
 #include "compiler/passes/weight_uses.h"
 #include "runtime/base/status.h"
@@ -25,6 +26,7 @@ class ProgramBuilder : private ProgramItems {
     WEIR_RETURN_IF_ERROR(AddVariables());
     for (size_t c = 0; c < model_.calls.size(); ++c) AddForward(static_cast<int>(c));
     if (plan_.mode == PlanMode::kGenerate) return AddFetch();
+    for (const auto& [name, value] : model_.fetched) AddFetchOf(name, value);
     for (const auto& [name, value] : model_.metrics) AddMetric(name, value);
     if (plan_.mode == PlanMode::kEvaluate) return absl::OkStatus();
     for (size_t c = model_.calls.size(); c-- > 0;) AddBackward(static_cast<int>(c));
@@ -109,6 +111,7 @@ class ProgramBuilder : private ProgramItems {
     variable.type.dtype = DType::kF32;
     variable.init = weight.init;
     variable.decay = weight.decay;
+    variable.group = weight.group;
     if (!weight.frozen) variable.momentum = function.parameters[p].momentum;
     variable.stage = call.stage;
     variable.layout = UpdateLayout(compute.layout, variable.type);
@@ -132,13 +135,13 @@ class ProgramBuilder : private ProgramItems {
   void AddWeightCast(int c) {
     const ModelCall& call = model_.calls[c];
     const Function& function = ForwardOf(call);
-    if (function.parameters.empty()) return;
-    DType compute = function.values[function.args[function.parameters[0].arg].value].type.dtype;
-    if (compute == DType::kF32) return;
     FunctionBuilder builder(absl::StrCat("cast.", function.name), plan_.stage_mesh);
     std::vector<int> inputs, outputs;
     for (size_t p = 0; p < function.parameters.size(); ++p) {
-      if (calls_[c].variables[p] < 0) continue;
+      const DType compute =
+          function.values[function.args[function.parameters[p].arg].value].type.dtype;
+      // A weight of which integers are made stays exact.
+      if (calls_[c].variables[p] < 0 || compute == DType::kF32) continue;
       if (auto known = casts_.find(calls_[c].variables[p]); known != casts_.end()) {
         calls_[c].weights[p] = known->second;
         continue;
@@ -168,7 +171,7 @@ class ProgramBuilder : private ProgramItems {
   bool WeightsAlike(int a, int b) const {
     const auto alike = [&](int of_a, int of_b) {
       const Variable &x = module_.variables[of_a], &y = module_.variables[of_b];
-      return x.type == y.type && x.layout == y.layout && x.decay == y.decay;
+      return x.type == y.type && x.layout == y.layout && x.decay == y.decay && x.group == y.group;
     };
     const std::vector<int>&of_a = calls_[a].trained, &of_b = calls_[b].trained;
     return model_.calls[a].model_function == model_.calls[b].model_function &&
@@ -385,7 +388,9 @@ class ProgramBuilder : private ProgramItems {
         int v = call.args[activation_of[arg]];
         if (model_.values[v].call >= 0) grads_[v].push_back(out);
       } else {
-        calls_[c].gradients[ParameterOf(forward, arg)] = out;
+        // A group may freeze the weight of this call, and not that of another.
+        const size_t p = ParameterOf(forward, arg);
+        if (!model_.weights[call.weights[p]].frozen) calls_[c].gradients[p] = out;
       }
     }
     ProgramItem& item = NewItem(ItemKind::kCall, phase, name, Frequency::kMicroBatch);
@@ -651,6 +656,10 @@ class ProgramBuilder : private ProgramItems {
     std::vector<int> inputs = state.updates, outputs;
     for (int variable : state.trained) outputs.push_back(module_.variables[variable].value);
     inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, at_update()));
+    for (int variable : state.trained) {
+      if (UpdateReadsWeight(plan_, module_.variables[variable]))
+        inputs.push_back(module_.variables[variable].value);
+    }
     const int function = FunctionForWeights("update", c, [&](FunctionBuilder* builder) {
       BuildUpdate(Variables(state.trained), plan_, builder);
     });
@@ -660,14 +669,12 @@ class ProgramBuilder : private ProgramItems {
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;
-    // The optimiser keeps the same states for each weight, in the order of the weights.
-    const std::map<ops::ValueId, std::string>& states = module_.functions[function].states;
-    size_t k = 0;
-    for (const auto& [value, name] : states) {
-      const Variable& variable =
-          module_.variables[state.trained[k++ * state.trained.size() / states.size()]];
+    const Function& update = module_.functions[function];
+    const std::vector<size_t> weights = WeightsOfStates(update);
+    for (const auto& [value, name] : update.states) {
+      const Variable& variable = module_.variables[state.trained[weights[item.states.size()]]];
       item.states.push_back(
-          {absl::StrCat(variable.name, "/", name), variable.name, variable.layout});
+          {absl::StrCat(variable.name, "/", name), variable.name, update.values[value].layout});
     }
   }
 
@@ -701,20 +708,29 @@ class ProgramBuilder : private ProgramItems {
       return Rejected({"W0474", "graph",
                        "a softmax_cross_entropy in main, whose logits generate text", "none", ""});
     }
-    int value = at_[model_.logits].at(-1);
+    AddFetchOf("logits", model_.logits);
+    return absl::OkStatus();
+  }
+
+  // Keeps the whole of a model value in a fetched state on every rank of its stage.
+  void AddFetchOf(const std::string& name, int v) {
+    const int value = at_[v].at(-1);
     const ProgramValue have = module_.values[value];
-    int whole = Boxed(value, everywhere_, have.stage, Frequency::kMicroBatch);
+    const int whole = Boxed(value, everywhere_, have.stage, Frequency::kMicroBatch);
     FunctionBuilder builder("fetch", plan_.stage_mesh);
-    ops::ValueId arg = builder.AddArg("logits", have.type, everywhere_);
-    ops::ValueId out =
-        builder.Emit("scale", {arg}, {{have.type, everywhere_}}, {{"factor", 1.0}})[0];
-    builder.MarkState(out, "logits");
-    ProgramItem& item =
-        NewItem(ItemKind::kCall, PhaseKind::kMetric, "fetch logits", Frequency::kMicroBatch);
+    const ops::ValueId arg = builder.AddArg(name, have.type, everywhere_);
+    // Both ops copy their operand unchanged.
+    const ops::ValueId out =
+        IsReal(have.type.dtype)
+            ? builder.Emit("scale", {arg}, {{have.type, everywhere_}}, {{"factor", 1.0}})[0]
+            : builder.Emit("cast", {arg}, {{have.type, everywhere_}},
+                           {{"to", std::string(Name(have.type.dtype))}})[0];
+    builder.MarkState(out, name);
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("fetch ", name),
+                                Frequency::kMicroBatch);
     item.function = InternFunction(builder);
     item.inputs = {whole};
-    item.states = {{"fetch/logits", "", everywhere_}};
-    return absl::OkStatus();
+    item.states = {{absl::StrCat("fetch/", name), "", everywhere_}};
   }
 
   Model& model_;

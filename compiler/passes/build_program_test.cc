@@ -3,6 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "compiler/passes/pass_testing.h"
 #include "compiler/passes/passes.h"
 #include "gmock/gmock.h"
@@ -23,6 +24,9 @@ struct Settings {
   int64_t update_every = 1;
   int64_t num_stages = 1;  // the last call lies on the last stage
   PlanMode mode = PlanMode::kTrain;
+  OptimizerSettings optimizer = SgdSettings();
+  std::vector<GroupSettings> groups = {};
+  std::optional<double> average_decay = {};
 };
 
 // Returns the plan of a model up to the program.
@@ -39,7 +43,9 @@ LogicalPlan PlanOf(Module module, const Settings& settings) {
   plan.schedule.num_stages = settings.num_stages;
   plan.settings.training.zero_stage = settings.zero_stage;
   plan.settings.training.learning_rates.learning_rate = 0.1;
-  plan.settings.training.optimizer = SgdSettings();
+  plan.settings.training.optimizer = settings.optimizer;
+  plan.settings.training.groups = settings.groups;
+  plan.settings.training.average_decay = settings.average_decay;
   plan.module = std::move(module);
   plan.module.model.calls.back().part = plan.module.model.calls.back().stage =
       settings.num_stages - 1;
@@ -301,6 +307,82 @@ TEST(BuildProgram, FrozenWeightsAreKept) {
       EXPECT_THAT(item.outputs, ElementsAre(module.variables[1].value));
     }
   }
+}
+
+// Returns the names of the states of all items.
+std::vector<std::string> StatesOf(const Module& module) {
+  std::vector<std::string> names;
+  for (const ProgramItem& item : module.items) {
+    for (const ItemState& state : item.states) names.push_back(state.name);
+  }
+  return names;
+}
+
+// Built verifies that each op of an update has a legal signature.
+TEST(BuildProgram, EveryOptimizerHasALegalUpdateInEveryLayout) {
+  const std::vector<std::pair<OptimizerSettings, std::vector<std::string>>> optimizers = {
+      {AdamWSettings(), {"adam_m", "adam_v"}},
+      {SgdSettings{0.9, 0}, {"momentum"}},
+      {LionSettings(), {"lion_momentum"}},
+      {LambSettings(), {"lamb_m", "lamb_v"}},
+      {AdafactorSettings(), {"adafactor_rows", "adafactor_columns"}},
+      {MuonSettings(), {"muon_momentum"}},
+  };
+  for (const auto& [optimizer, states] : optimizers) {
+    for (const char* mesh : {"dp=2", "tp=2", "dp=2,tp=2"}) {
+      for (int zero_stage : {0, 1, 2, 3}) {
+        for (int64_t every : {1, 2}) {
+          SCOPED_TRACE(absl::StrCat(states[0], " on ", mesh, ", ZeRO ", zero_stage));
+          const Module module = Built({.mesh = mesh,
+                                       .zero_stage = zero_stage,
+                                       .update_every = every,
+                                       .optimizer = optimizer,
+                                       .average_decay = 0.9})
+                                    .module;
+          std::vector<std::string> expected;
+          for (const char* call : {"layers.0.w layers.0.v", "layers.1.w layers.1.v", "out"}) {
+            const std::vector<std::string> weights = absl::StrSplit(call, ' ');
+            for (const std::string& weight : weights) {
+              for (const std::string& state : states)
+                expected.push_back(absl::StrCat(weight, "/", state));
+            }
+            for (const std::string& weight : weights)
+              expected.push_back(absl::StrCat(weight, "/average"));
+          }
+          EXPECT_EQ(StatesOf(module), expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(BuildProgram, AGroupHasARateADecayAndAnOptimizerOfItsOwn) {
+  Module module = SmallClassifier();
+  module.model.weights[0].group = 0;  // layers.0.w
+  GroupSettings group;
+  group.rate = 0.5;
+  group.weight_decay = 0.25;
+  group.optimizer = LionSettings();
+  const Module built = Built({.groups = {group}}, std::move(module)).module;
+  EXPECT_THAT(StatesOf(built), ElementsAre("layers.0.w/lion_momentum"));
+  int lions = 0;
+  for (const Function& function : built.functions) {
+    for (const Node& node : function.nodes) {
+      if (node.op != "lion") continue;
+      ++lions;
+      EXPECT_EQ(node.attrs.Real("learning_rate"), 0.05);
+      EXPECT_EQ(node.attrs.Real("weight_decay"), 0.25);
+    }
+  }
+  EXPECT_EQ(lions, 1) << "layers.1 has another update";
+}
+
+TEST(BuildProgram, AWeightThatIsFrozenInOneCallAloneHasNoUpdate) {
+  Module module = SmallClassifier();
+  module.model.weights[0].frozen = true;
+  const Module built = Built({.optimizer = LionSettings()}, std::move(module)).module;
+  EXPECT_THAT(StatesOf(built), ElementsAre("layers.0.v/lion_momentum", "layers.1.w/lion_momentum",
+                                           "layers.1.v/lion_momentum", "out/lion_momentum"));
 }
 
 TEST(BuildProgram, AParameterWithoutAGradientIsRefused) {

@@ -51,6 +51,7 @@ void Expand(const Node& node, Function* function, std::vector<Node>* out) {
 
 absl::Status ExpandCrossEntropy(const PassContext& context, Module* module) {
   for (Function& function : module->functions) {
+    const LayoutRules rules = context.rules.OnStage(function.rules_of_stage);
     std::vector<Node> nodes;
     for (Node& node : function.nodes) {
       bool split = false;
@@ -58,7 +59,7 @@ absl::Status ExpandCrossEntropy(const PassContext& context, Module* module) {
         const std::string& vocab = function.values[node.inputs[0]].type.dims.back().name;
         for (int axis = 0; axis < context.stage_mesh.num_axes(); ++axis) {
           split = split || (context.stage_mesh.size(axis) > 1 &&
-                            context.rules.Find(vocab, axis, RuleScope::kActivations) >= 0);
+                            rules.Find(vocab, axis, RuleScope::kActivations) >= 0);
         }
       }
       if (split) {

@@ -265,10 +265,12 @@ bool IsLaidOut(const Function& function) {
 
 }  // namespace
 
-absl::Status PropagateLayouts(const PassContext& context, Module* module) {
+absl::Status PropagateLayouts(const PassContext& whole, Module* module) {
+  PassContext context = whole;
   for (ModelFunction& model_function : module->model.functions) {
     Function& forward = module->functions[model_function.forward];
     if (IsLaidOut(forward)) continue;
+    context.rules = whole.rules.OnStage(forward.rules_of_stage);
     if (model_function.ahead >= 0) {
       Function& ahead = module->functions[model_function.ahead];
       WEIR_RETURN_IF_ERROR(SetArgLayouts(context, &ahead));

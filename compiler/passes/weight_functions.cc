@@ -1,7 +1,9 @@
 #include "compiler/passes/weight_functions.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
-#include "runtime/base/schedule.h"
+#include "compiler/passes/update_graphs.h"
 
 namespace weir::compiler {
 namespace {
@@ -19,34 +21,6 @@ std::vector<ops::ValueId> AddGradientArgs(const std::vector<const Variable*>& we
         builder->AddArg(absl::StrCat("d", gradients.size()), weight->type, weight->layout));
   }
   return gradients;
-}
-
-// Returns the new value of `weight` by plain gradient descent.
-ops::ValueId Sgd(const SgdSettings& sgd, const Variable& weight, ops::ValueId gradient,
-                 ops::ValueId scale, Attributes attrs, FunctionBuilder* builder) {
-  attrs.Set("momentum", sgd.momentum);
-  attrs.Set("weight_decay", weight.decay ? sgd.weight_decay : 0.0);
-  const std::pair<sbp::TensorType, sbp::Layout> slot{weight.type, weight.layout};
-  if (sgd.momentum == 0) return builder->Emit("sgd", {gradient, scale}, {slot}, attrs)[0];
-  const std::vector<ops::ValueId> out =
-      builder->Emit("sgd", {gradient, scale}, {slot, slot}, attrs);
-  builder->MarkState(out[1], "momentum");
-  return out[0];
-}
-
-// Returns the new value of `weight` by AdamW.
-ops::ValueId AdamW(const AdamWSettings& adamw, const Variable& weight, ops::ValueId gradient,
-                   ops::ValueId scale, Attributes attrs, FunctionBuilder* builder) {
-  attrs.Set("beta1", adamw.beta1);
-  attrs.Set("beta2", adamw.beta2);
-  attrs.Set("epsilon", adamw.epsilon);
-  attrs.Set("weight_decay", weight.decay ? adamw.weight_decay : 0.0);
-  const std::pair<sbp::TensorType, sbp::Layout> slot{weight.type, weight.layout};
-  const std::vector<ops::ValueId> out =
-      builder->Emit("adamw", {gradient, scale}, {slot, slot, slot}, attrs);
-  builder->MarkState(out[1], "adam_m");
-  builder->MarkState(out[2], "adam_v");
-  return out[0];
 }
 
 // Samples of moving averages are not late, unlike gradients with a delay.
@@ -157,20 +131,36 @@ void BuildAverages(const std::vector<const Variable*>& averages, const LogicalPl
 
 void BuildUpdate(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
                  FunctionBuilder* builder) {
-  const TrainingSettings& training = plan.settings.training;
   const std::vector<ops::ValueId> gradients = AddGradientArgs(weights, builder);
   const ops::ValueId scale = builder->AddArg("scale", Scalar(), sbp::Broadcast(plan.stage_mesh));
+  std::vector<ops::ValueId> old(weights.size(), -1), updated;
   for (size_t w = 0; w < weights.size(); ++w) {
-    Attributes attrs;
-    training.learning_rates.ToAttributes(&attrs);
-    plan.updates.ToAttributes(&attrs);
-    const auto* sgd = std::get_if<SgdSettings>(&training.optimizer);
-    const ops::ValueId updated = sgd != nullptr
-                                     ? Sgd(*sgd, *weights[w], gradients[w], scale, attrs, builder)
-                                     : AdamW(std::get<AdamWSettings>(training.optimizer),
-                                             *weights[w], gradients[w], scale, attrs, builder);
-    builder->AddResult(updated, Frequency::kMicroBatch);
+    if (UpdateReadsWeight(plan, *weights[w]))
+      old[w] = builder->AddArg(absl::StrCat("w", w), weights[w]->type, weights[w]->layout);
   }
+  for (size_t w = 0; w < weights.size(); ++w) {
+    updated.push_back(AddUpdateOf(plan, *weights[w], gradients[w], scale, old[w], builder));
+    builder->AddResult(updated.back(), Frequency::kMicroBatch);
+  }
+  if (!plan.settings.training.average_decay.has_value()) return;
+  for (size_t w = 0; w < weights.size(); ++w)
+    AddAverageOf(plan, *weights[w], updated[w], scale, builder);
+}
+
+std::vector<size_t> WeightsOfStates(const Function& update) {
+  std::vector<int> last;  // by weight: the node that makes the new weight
+  for (const Result& result : update.results) last.push_back(update.ProducerOf(result.value));
+  std::vector<size_t> weights;
+  size_t averages = 0;
+  for (const auto& [value, name] : update.states) {
+    if (name == kAverageState) {
+      weights.push_back(averages++);
+      continue;
+    }
+    const auto at = std::lower_bound(last.begin(), last.end(), update.ProducerOf(value));
+    weights.push_back(static_cast<size_t>(at - last.begin()));
+  }
+  return weights;
 }
 
 }  // namespace weir::compiler

@@ -41,9 +41,13 @@ void BuildSampleFactor(const LogicalPlan& plan, FunctionBuilder* builder);
 void BuildAverages(const std::vector<const Variable*>& averages, const LogicalPlan& plan,
                    FunctionBuilder* builder);
 
-// Arguments: the gradients of `weights`, in the layouts of the weights, and the factor for the
-// gradients. Results: the new weights. The states of the optimiser are states of the function.
+// Arguments: the gradients of `weights`, in the layouts of the weights, the factor for the
+// gradients, and the old weights of which UpdateReadsWeight (update_graphs.h) is true. Results: the
+// new weights. The states of the optimiser are states of the function.
 void BuildUpdate(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
                  FunctionBuilder* builder);
+
+// Returns, for each state of a function of BuildUpdate, the place of its weight among `weights`.
+std::vector<size_t> WeightsOfStates(const Function& update);
 
 }  // namespace weir::compiler

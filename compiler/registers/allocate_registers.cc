@@ -75,9 +75,14 @@ class RegisterAllocator {
     out_.set_device_kind(plan_.settings.runtime.device);
     out_.set_num_queues(plan_.settings.runtime.device_queues);
     out_.set_depth(plan_.settings.runtime.device_depth);
+    out_.set_graphs(GraphUseInPlan());
     WEIR_RETURN_IF_ERROR(CheckSizes(graph_));
     if (plan_.schedule.num_stages > 1) out_.set_schedule(Name(plan_.schedule.kind));
     out_.set_predicted_bubble(plan_.predicted_bubble);
+    if (plan_.schedule.virtual_stages > 1)
+      out_.set_virtual_stages(static_cast<int>(plan_.schedule.virtual_stages));
+    if (!plan_.schedule.is_chain())
+      out_.set_stages_in_a_row(static_cast<int>(plan_.schedule.stages_in_a_row()));
     for (const TransferNote& note : graph_.notes) *out_.add_note() = weir::ToProto(note);
     GroupTensors();
     for (ActorId a : graph_.actors.ids()) AddActor(a);
@@ -89,6 +94,15 @@ class RegisterAllocator {
   }
 
  private:
+  proto::RankPlan::GraphUse GraphUseInPlan() const {
+    switch (plan_.settings.runtime.graphs) {
+      case GraphUse::kOn: return proto::RankPlan::GRAPHS_ON;
+      case GraphUse::kAuto: return proto::RankPlan::GRAPHS_AUTO;
+      case GraphUse::kOff: break;
+    }
+    return proto::RankPlan::GRAPHS_OFF;
+  }
+
   struct Place {
     RegisterId register_id;  // none: nobody reads it: scratch
     int64_t offset = 0;

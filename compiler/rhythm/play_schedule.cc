@@ -25,6 +25,10 @@ class Player {
     passes_ = {PipelinePass::kForward, PipelinePass::kBackward};
     if (schedule.splits_backward()) passes_.push_back(PipelinePass::kWeightGradient);
     for (auto& ends : ends_) ends.resize(schedule.num_parts());
+    for (int64_t part = 0; part < schedule.num_parts(); ++part) {
+      before_.push_back(schedule.PartsBefore(part));
+      after_.push_back(schedule.PartsAfter(part));
+    }
     free_at_.assign(schedule.num_stages, 0);
     play_.stages.resize(schedule.num_stages);
   }
@@ -74,21 +78,20 @@ class Player {
   int64_t ReadyAt(PipelinePass pass, int64_t part, int64_t k) const {
     constexpr PipelinePass kForward = PipelinePass::kForward, kBackward = PipelinePass::kBackward,
                            kWeights = PipelinePass::kWeightGradient;
-    const int64_t last_part = schedule_.num_parts() - 1;
     auto slot = [&](PipelinePass read) {
       return EndOf(read, part, k - schedule_.Kept(pass, part, read, part));
     };
     int64_t at = 0;
     if (pass == kForward) {
       at = std::max(at, slot(kBackward));
-      if (part > 0) at = std::max(at, EndOf(kForward, part - 1, k));
+      for (const int64_t before : before_[part]) at = std::max(at, EndOf(kForward, before, k));
       if (schedule_.splits_backward()) at = std::max(at, slot(kWeights));
     } else if (pass == kBackward) {
       at = std::max(
-          at,
-          EndOf(kForward, part,
-                part == last_part && schedule_.gates_backward() ? schedule_.micro_batches - 1 : k));
-      if (part < last_part) at = std::max(at, EndOf(kBackward, part + 1, k));
+          at, EndOf(kForward, part,
+                    after_[part].empty() && schedule_.gates_backward() ? schedule_.micro_batches - 1
+                                                                       : k));
+      for (const int64_t after : after_[part]) at = std::max(at, EndOf(kBackward, after, k));
       if (schedule_.splits_backward()) at = std::max(at, slot(kWeights));
     } else {
       at = EndOf(kBackward, part, k);
@@ -118,6 +121,7 @@ class Player {
   const PipelineSchedule& schedule_;
   const PartCosts& costs_;
   std::vector<PipelinePass> passes_;
+  std::vector<std::vector<int64_t>> before_, after_;       // by part: PartsBefore, PartsAfter
   std::array<std::vector<std::vector<int64_t>>, 3> ends_;  // by pass, part, micro-batch
   std::vector<int64_t> free_at_;
   SchedulePlay play_;

@@ -148,5 +148,21 @@ TEST(DrawSchedule, ALongChartLeavesOutItsMiddle) {
 
 TEST(DrawSchedule, AnEmptyPlayHasNoChart) { EXPECT_EQ(DrawSchedule({}, 80).text, ""); }
 
+// Two even towers and a join, side by side: a chain of their three stages would take two slots
+// more.
+TEST(PlaySchedule, StagesSideBySideWorkAtTheSameTime) {
+  for (const ScheduleKind kind : {ScheduleKind::kOneFOneB, ScheduleKind::kGpipe}) {
+    for (const int64_t m : {1, 4, 9}) {
+      PipelineSchedule schedule = ScheduleFor(kind, 3, m);
+      SetStageGraph({{}, {}, {0, 1}}, &schedule);
+      const SchedulePlay play = PlaySchedule(schedule, EvenCosts(schedule));
+      EXPECT_EQ(play.span, 3 * (m + 2 - 1)) << "as a chain of two stages";
+      ASSERT_EQ(play.stages.size(), 3u);
+      for (size_t i = 0; i < play.stages[0].size(); ++i)
+        EXPECT_EQ(play.stages[0][i].begin, play.stages[1][i].begin);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir::compiler

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/compile.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/job/import_settings.h"
 #include "compiler/job/mesh_use.h"
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<JobTrial>> JobTrial::Create(const proto::Job& job
     WEIR_ASSIGN_OR_RETURN(order, mesh.OrderOf(names, "mesh.rank_order"));
   }
   WEIR_ASSIGN_OR_RETURN(const auto dims, ImportDims(job));
-  WEIR_ASSIGN_OR_RETURN(Module model, ImportGraph(job, dims, PlanMode::kTrain));
+  WEIR_ASSIGN_OR_RETURN(Module model, ImportGraph(job, dims, ModeOf(job)));
   return std::unique_ptr<JobTrial>(
       new JobTrial(costs, sbp::PipelinePlaces(mesh, job.mesh().devices_per_host(), order),
                    std::move(model), job.runtime().chunk_bytes_max()));
@@ -82,8 +82,10 @@ const std::string& JobTrial::FunctionOf(const ModelCall& call) const {
   return model_.functions[model_.model.functions[call.model_function].forward].name;
 }
 
-absl::StatusOr<std::unique_ptr<LogicalPlan>> JobTrial::Compile(const proto::Job& variant) const {
+absl::StatusOr<std::unique_ptr<LogicalPlan>> JobTrial::Compile(const proto::Job& variant) {
   CompileOptions options;
+  options.mode = ModeOf(variant);
+  options.kept = &kept_;
   options.costs = &costs_;
   options.program_only = true;
   // Bundles change no estimate, and their making plans each boxing.
@@ -91,15 +93,19 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> JobTrial::Compile(const proto::Job&
   return CompileJob(Reduced(variant), options);
 }
 
-absl::StatusOr<ModelShape> JobTrial::ShapeOf(const proto::Job& variant) const {
+absl::StatusOr<ModelShape> JobTrial::ShapeOf(const proto::Job& variant) {
+  const std::string key =
+      absl::StrCat(variant.training().micro_batches(), ";", variant.pipeline().SerializeAsString());
+  if (const auto known = shapes_.find(key); known != shapes_.end()) return known->second;
   WEIR_ASSIGN_OR_RETURN(const JobSettings settings, ImportSettings(variant));
   ModelShape shape;
   shape.schedule = ScheduleOf(settings.pipeline, places_.size(),
                               std::max<int64_t>(1, variant.training().micro_batches()));
   Module model = model_;
-  WEIR_RETURN_IF_ERROR(AssignStages(settings.pipeline.cut, shape.schedule, &model));
+  WEIR_RETURN_IF_ERROR(AssignStages(settings.pipeline, &shape.schedule, &model));
   shape.calls.resize(places_.size());
   for (const ModelCall& call : model.model.calls) shape.calls[call.stage][FunctionOf(call)] += 1;
+  shapes_[key] = shape;
   return shape;
 }
 

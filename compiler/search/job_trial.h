@@ -3,11 +3,13 @@
 // function is known apart from that. Thread rule: one thread per object.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/compile.h"
 #include "compiler/cost/boxing_cost.h"
 #include "compiler/ir/logical_plan.h"
 #include "compiler/search/layout_problem.h"
@@ -30,7 +32,7 @@ class JobTrial {
   BoxingCosts* boxings() { return &boxings_; }
 
   // Compiles a variant: the job with other rules and settings.
-  absl::StatusOr<std::unique_ptr<LogicalPlan>> Compile(const proto::Job& variant) const;
+  absl::StatusOr<std::unique_ptr<LogicalPlan>> Compile(const proto::Job& variant);
   absl::StatusOr<StepEstimate> Estimate(const proto::Job& variant);
   // Returns the forward functions of a plan of Compile, with the number of their calls in the
   // model.
@@ -46,12 +48,14 @@ class JobTrial {
         model_(std::move(model)),
         boxings_(costs, std::move(places), chunk_bytes_max) {}
 
-  absl::StatusOr<ModelShape> ShapeOf(const proto::Job& variant) const;
+  absl::StatusOr<ModelShape> ShapeOf(const proto::Job& variant);
 
   const CostModel& costs_;
   const sbp::Places places_;
   const Module model_;  // of the whole job, as written
   BoxingCosts boxings_;
+  KeptModules kept_;                          // of variants
+  std::map<std::string, ModelShape> shapes_;  // of variants, by what they say of the pipeline
 };
 
 }  // namespace weir::compiler

@@ -249,15 +249,16 @@ class ProblemMaker {
     const double each = options_.micro_batches;
     const TensorSlice at_rest = Slice(full, update);
     double cost = (zero >= 2 ? each : 1) * gradients_ns + (zero == 3 ? 2 * each : 1) * gather_ns;
-    const std::string op = "adamw";
+    // The tensors that an update reads and writes say how long it takes, for every optimiser.
+    const std::string op = options_.states > 1 ? "adamw" : "sgd";
     const Attributes attrs;
-    cost += static_cast<double>(
-        options_.costs->KernelNs({op, attrs, {at_rest, at_rest}, {at_rest, at_rest, at_rest}}));
+    const std::vector<TensorSlice> written(1 + std::min(options_.states, 2), at_rest);
+    cost += static_cast<double>(options_.costs->KernelNs({op, attrs, {at_rest, at_rest}, written}));
     const double rest_bytes = static_cast<double>(at_rest.bytes());
     const double compute_bytes = options_.boxings->LocalBytes(type, compute);
     const double full_bytes = options_.boxings->LocalBytes(full, compute);
-    const double bytes =
-        3 * rest_bytes + (zero >= 2 ? rest_bytes : full_bytes) + (zero == 3 ? 0 : compute_bytes);
+    const double bytes = (1 + options_.states) * rest_bytes +
+                         (zero >= 2 ? rest_bytes : full_bytes) + (zero == 3 ? 0 : compute_bytes);
     return calls * (cost + options_.ns_per_byte / options_.stages * bytes);
   }
 

@@ -38,6 +38,7 @@ struct LayoutProblemOptions {
   double micro_batches = 1;                    // of an update
   int zero_stage = 0;
   int zero_axis = -1;  // of `mesh`; -1: none
+  int states = 2;      // tensors like a weight that the optimiser keeps for it
   // The price of memory in the time of a step: a multiplier. `kept` micro-batches of what the
   // forward pass keeps lie in memory, of 1 / `stages` of the model.
   double ns_per_byte = 0;

@@ -12,6 +12,7 @@
 #include "compiler/job/import_graph.h"
 #include "compiler/search/job_trial.h"
 #include "compiler/search/known_rules.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -187,6 +188,7 @@ class Search {
     problem_options_.mesh = trial_->stage_mesh();
     problem_options_.micro_batches = static_cast<double>(plan_->micro_batches);
     problem_options_.zero_stage = settings.training().zero_stage();
+    problem_options_.states = StatesOfWeight(plan_->settings.training);
     problem_options_.zero_axis = trial_->stage_mesh().AxisIndex(plan_->settings.training.zero_axis);
     problem_options_.stages = static_cast<double>(trial_->num_stages());
     problem_options_.kept =
@@ -444,13 +446,14 @@ class Search {
 
 FreeSettings SettingsLeftFree(const proto::Job& job) {
   FreeSettings free;
+  free.cut = job.pipeline().cut_size() == 0 && job.pipeline().place_size() == 0;
+  if (job.graph().without_loss()) return free;  // the others are settings of a training
   free.micro_batches = job.training().micro_batches() <= 1;
   free.zero = job.training().zero_stage() == 0;
   free.recompute =
       job.runtime().recompute_size() == 0 &&
       std::none_of(job.graph().function().begin(), job.graph().function().end(),
                    [](const proto::Function& function) { return function.has_keep(); });
-  free.cut = job.pipeline().cut_size() == 0;
   return free;
 }
 
@@ -495,8 +498,34 @@ std::vector<ChoiceTakenBack> ChoicesOf(const proto::Job& found, const proto::Job
   return choices;
 }
 
+namespace {
+
+// Says why a search needs the loss of a job (W0416), which the job may otherwise do without.
+absl::Status OfSearch(const absl::Status& flaw) {
+  std::optional<Problem> problem = ProblemOf(flaw);
+  if (!problem.has_value() || problem->code != "W0416") return flaw;
+  absl::StrAppend(&problem->expected,
+                  ", as the search for rules compares the times of training steps");
+  problem->hint = absl::StrCat(
+      "rules in the job and rules: WRITTEN, for a job that does not train; "
+      "or ",
+      problem->hint);
+  return ErrorOf(flaw.code(), *problem);
+}
+
+}  // namespace
+
 absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobTrial> trial, JobTrial::Create(job, options.costs));
+  for (const proto::Rule& rule : job.rule()) {
+    if (rule.stage_size() == 0) continue;
+    return Rejected({"W0459", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),
+                     "rules for all stages: a search finds rules that all stages share",
+                     absl::StrCat("a rule for stage ", rule.stage(0)),
+                     "remove rule.stage, or keep rules: WRITTEN"});
+  }
+  absl::StatusOr<std::unique_ptr<JobTrial>> made = JobTrial::Create(job, options.costs);
+  if (!made.ok()) return OfSearch(made.status());
+  std::unique_ptr<JobTrial> trial = *std::move(made);
   proto::Job as_written = job;
   as_written.clear_rules();
   const size_t hints = job.rules() == proto::Job::AUTO ? RulesOf(job).size() : 0;

@@ -35,7 +35,8 @@ struct FreeSettings {
   bool cut = false;
 };
 // Returns the settings that the job leaves as they are by default: one micro-batch, ZeRO stage 0,
-// no word about what is kept for the backward pass, no cut.
+// no word about what is kept for the backward pass, no cut. A model without a loss has no setting
+// but the cut.
 FreeSettings SettingsLeftFree(const proto::Job& job);
 
 struct SearchOptions {

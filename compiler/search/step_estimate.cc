@@ -1,6 +1,7 @@
 #include "compiler/search/step_estimate.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace weir::compiler {
@@ -273,14 +274,15 @@ class Estimator {
         cost.held_bytes += bytes;
       }
     }
-    std::map<std::string, const Variable*> variables;
-    for (const Variable& variable : module_.variables) variables[variable.name] = &variable;
     for (const ProgramItem& item : module_.items) {
-      for (const ItemState& state : item.states) {
-        const auto variable = variables.find(state.weight);
-        if (variable == variables.end()) continue;
+      if (item.kind != ItemKind::kCall) continue;
+      const Function& function = module_.functions[item.function];
+      size_t s = 0;
+      for (const auto& [value, name] : function.states) {
+        const ItemState& state = item.states[s++];
+        if (state.weight.empty()) continue;
         CostOf(static_cast<int>(item.instance)).held_bytes +=
-            boxings_.LocalBytes(variable->second->type, state.layout);
+            boxings_.LocalBytes(function.values[value].type, state.layout);
       }
     }
   }
@@ -365,6 +367,24 @@ StageTime TimeOf(const std::map<std::string, CallCost>& costs,
   return stage;
 }
 
+// Returns the time of a micro-batch on its way through the stages: the sum over a chain, the
+// longest sum of a way where stages stand side by side.
+double LongestWay(const PipelineSchedule& schedule, const std::vector<double>& stage_ns) {
+  if (!schedule.is_placed()) return std::accumulate(stage_ns.begin(), stage_ns.end(), 0.0);
+  std::vector<int64_t> order(stage_ns.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return schedule.StagesAfter(a) > schedule.StagesAfter(b);
+  });
+  std::vector<double> until(stage_ns.size(), 0);
+  for (const int64_t s : order) {
+    for (const int64_t before : schedule.stages_before[s])
+      until[s] = std::max(until[s], until[before]);
+    until[s] += stage_ns[s];
+  }
+  return *std::max_element(until.begin(), until.end());
+}
+
 }  // namespace
 
 double ModelShape::CallsOf(const std::string& function) const {
@@ -384,7 +404,8 @@ StepEstimate EstimateStep(const LogicalPlan& plan, const ModelShape& shape, cons
   const size_t stages = shape.calls.size();
   StageTime slowest;
   StepEstimate estimate;
-  double all_ns = 0, once_ns = 0;
+  double once_ns = 0;
+  std::vector<double> stage_ns;  // of a micro-batch, by stage
   for (size_t s = 0; s < stages; ++s) {
     double in_flight = 0;
     for (size_t part = s; part < shape.schedule.in_flight.size(); part += stages)
@@ -397,18 +418,20 @@ StepEstimate EstimateStep(const LogicalPlan& plan, const ModelShape& shape, cons
       stage.boxing_ns += 2 * border.device_ns;
       stage.sent_bytes += 2 * border.sent_bytes;
     }
-    all_ns += stage.MicroBatchNs();
+    stage_ns.push_back(stage.MicroBatchNs());
     once_ns = std::max(once_ns, stage.OnceNs());
     stage.evaluation_bytes += kBordersAlive * estimator.border_bytes();
     estimate.device_bytes = std::max(estimate.device_bytes, stage.bytes + stage.evaluation_bytes);
     if (s == 0 || stage.MicroBatchNs() > slowest.MicroBatchNs()) slowest = stage;
   }
-  // The first micro-batch passes all stages and comes back; the others follow at the pace of the
-  // slowest stage. More parts on a stage make the way shorter, and so does work left for later.
-  double way_ns = all_ns - slowest.MicroBatchNs();
+  // The first micro-batch passes all stages of its longest way and comes back; the others follow at
+  // the pace of the slowest stage. More parts on a stage make the way shorter, and so does work
+  // left for later.
+  double way_ns = std::max(0.0, LongestWay(shape.schedule, stage_ns) - slowest.MicroBatchNs());
   way_ns /= static_cast<double>(shape.schedule.virtual_stages);
   if (shape.schedule.splits_backward()) way_ns /= 3;
-  way_ns += 2 * static_cast<double>(stages - 1) * estimator.border().link_ns;
+  way_ns +=
+      2 * static_cast<double>(shape.schedule.stages_in_a_row() - 1) * estimator.border().link_ns;
   estimate.step_ns = micro_batches * slowest.MicroBatchNs() + way_ns + once_ns;
   estimate.compute_ns = micro_batches * slowest.compute_ns + slowest.step_ns;
   estimate.boxing_ns = micro_batches * slowest.boxing_ns;

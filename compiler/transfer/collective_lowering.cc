@@ -76,12 +76,6 @@ bool LiesInOrder(const TensorSlice& whole, const std::vector<TensorSlice>& parts
   return next == whole.offset[axis] + whole.shape[axis];
 }
 
-Rect RectOf(const TensorSlice& slice) {
-  Rect rect{slice.offset, slice.offset};
-  for (size_t d = 0; d < slice.shape.size(); ++d) rect.end[d] += slice.shape[d];
-  return rect;
-}
-
 // The blocks of a rank in an all-to-all: block i is what goes to member i of the group, or what has
 // come from it, as a rectangle of the rank's shard.
 std::vector<Rect> BlocksOf(const TensorSlice& shard, const std::vector<TensorSlice>& others) {

@@ -75,6 +75,19 @@ TEST_P(Law, TheResultDoesNotDependOnTheOrderOfThreads) {
   }
 }
 
+TEST_P(Law, AGraphOfTheKernelGivesTheSameBits) {
+  if (subject_->run.device == "cpu") GTEST_SKIP() << "the CPU has no graphs";
+  KernelRun run = subject_->run;
+  run.launches = kernels::KernelTrial::Launches::kGraph;
+  std::vector<HostTensor> outputs = subject_->example.outputs;
+  ASSERT_EQ(RunKernel(run, subject_->example.inputs, &outputs), absl::OkStatus());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_TRUE(outputs[i].SameBits(subject_->whole[i]))
+        << "output " << i << " differs: look for a parameter that the recorder of the stream does "
+        << "not see";
+  }
+}
+
 TEST_P(Law, TheResultIsThatOfTheCpu) {
   if (subject_->run.device == "cpu") GTEST_SKIP() << "the device is the CPU";
   KernelRun run = subject_->run;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "ops/defs/type_text.h"
+#include "ops/testing/update_cases.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -662,45 +663,6 @@ void AddLosses(std::vector<OpCase>* cases) {
       {"accuracy", "accuracy", {}, {logits, targets}, {kN, Fill::kClasses}, -1, {}, 0});
 }
 
-void AddOptimizers(std::vector<OpCase>* cases) {
-  cases->push_back({"sum_squares", "sum_squares", {}, {"f32[a=5, b=7]"}});
-  cases->push_back(
-      {"sum_squares of several", "sum_squares", {}, {"f32[a=5, b=7]", "f32[]", "f32[a=3]"}});
-  cases->push_back(
-      {"clip_scale", "clip_scale", {{"clip_norm", 0.5}}, {"f32[]"}, {Fill::kPositive}});
-  cases->push_back(
-      {"clip_scale off", "clip_scale", {{"clip_norm", 0.0}}, {"f32[]"}, {Fill::kPositive}});
-  Attributes adamw = {
-      {"learning_rate", 0.01}, {"weight_decay", 0.1}, {"warmup_steps", int64_t{10}}};
-  cases->push_back({"adamw",
-                    "adamw",
-                    adamw,
-                    {"f32[a=5, b=7]", "f32[]"},
-                    {kN, Fill::kPositive},
-                    -1,
-                    {kN, kN, Fill::kPositive},
-                    2e-5,
-                    3});
-  cases->push_back({"sgd",
-                    "sgd",
-                    {{"learning_rate", 0.01}, {"weight_decay", 0.1}},
-                    {"f32[a=5, b=7]", "f32[]"},
-                    {kN, Fill::kPositive},
-                    1,
-                    {kN},
-                    2e-5,
-                    3});
-  cases->push_back({"sgd with momentum",
-                    "sgd",
-                    {{"learning_rate", 0.01}, {"momentum", 0.9}},
-                    {"f32[a=5, b=7]", "f32[]"},
-                    {kN, Fill::kPositive},
-                    -1,
-                    {kN, kN},
-                    2e-5,
-                    3});
-}
-
 double Draw(Fill fill, uint64_t key, int64_t i) {
   double normal = NormalAt(key, i), uniform = UniformAt(key, i);
   switch (fill) {
@@ -745,7 +707,7 @@ const std::vector<OpCase>& OpCases() {
     AddExchanges(all);
     AddReductions(all);
     AddLosses(all);
-    AddOptimizers(all);
+    AddUpdateCases(all);
     return all;
   }();
   return *cases;

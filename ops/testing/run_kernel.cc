@@ -1,7 +1,6 @@
 #include "ops/testing/run_kernel.h"
 
 #include "absl/strings/str_cat.h"
-#include "ops/kernels/testing/kernel_trial.h"
 #include "runtime/base/status.h"
 
 namespace weir::ops {
@@ -11,6 +10,7 @@ absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inpu
   kernels::KernelTrial trial;
   trial.device = run.device;
   trial.thread_order = run.thread_order;
+  trial.launches = run.launches;
   trial.spec.op = run.op;
   trial.spec.attrs = run.attrs;
   trial.spec.transfer = run.transfer;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "ops/kernels/testing/kernel_trial.h"
 #include "ops/testing/host_tensor.h"
 #include "runtime/base/attributes.h"
 #include "runtime/base/transfer/transfer.h"
@@ -23,6 +24,7 @@ struct KernelRun {
   std::string device = "cpu";  // a kind of device
   // The order of the threads on "cuda-emulated" (ops/kernels/cuda/emulation/thread_order.h).
   uint64_t thread_order = 2;
+  kernels::KernelTrial::Launches launches = kernels::KernelTrial::Launches::kOneByOne;
 };
 
 // `outputs` hold the initial contents (of outputs that are read and written) and receive the

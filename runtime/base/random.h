@@ -11,12 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
-// Marks functions that kernels of a GPU call, too.
-#ifdef __CUDACC__
-#define WEIR_HOST_AND_DEVICE __host__ __device__
-#else
-#define WEIR_HOST_AND_DEVICE
-#endif
+#include "runtime/base/host_and_device.h"
 
 namespace weir {
 

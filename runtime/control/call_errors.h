@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "runtime/base/problem.h"
 
 namespace weir::control {
 
@@ -19,5 +20,11 @@ absl::Status NoAnswerFrom(const std::string& silent, int64_t limit_ms);
 // kDeadlineExceeded (W0601): `absent` names the workers that have not come.
 absl::Status NotAllCame(const std::string& job_id, int num_workers, int64_t limit_ms,
                         const std::string& absent);
+
+// kPermissionDenied (W0810): the worker publishes under a key that is not its own.
+absl::Status NotItsKey(const std::string& worker, const std::string& key);
+
+// W0602: a worker is silent. The caller adds where.
+Problem NoHeartbeat(int64_t dead_after_ms, int64_t silent_ms);
 
 }  // namespace weir::control

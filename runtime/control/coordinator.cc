@@ -39,17 +39,10 @@ constexpr size_t kQueuedMessagesMax = 1 << 19;
 // estimate of its clock.
 constexpr int kFirstPings = 8;
 constexpr size_t kActivityBytesMax = 4 << 10;
-constexpr size_t kKeyShownBytes = 64;
 // The time for which the end waits for the notice of an abort to reach workers that read.
 constexpr int64_t kFarewellMs = 250;
 
 int64_t NowNs() { return MonotonicClock().NowNs(); }
-
-proto::CoordinatorFrame EndFrame(const absl::Status& status) {
-  proto::CoordinatorFrame frame;
-  *frame.mutable_end()->mutable_outcome() = ToOutcome(status);
-  return frame;
-}
 
 std::string NameOf(WorkerId worker) { return absl::StrCat("worker ", worker); }
 
@@ -72,6 +65,7 @@ class GrpcCoordinator final : public Coordinator {
     MutexLock lock(&mutex_);
     return fence_.num_refused();
   }
+  void Dismiss(const std::vector<WorkerId>& workers) override;
   void Abort(const absl::Status& reason) override;
   void Shutdown(int64_t limit_ms) override;
 
@@ -81,6 +75,7 @@ class GrpcCoordinator final : public Coordinator {
 
   struct Worker {
     Presence presence = Presence::kAwaited;
+    bool is_dismissed = false;   // the job goes on without it
     Session* session = nullptr;  // while connected
     absl::Status lost_because;
     std::optional<Liveness> liveness;
@@ -128,6 +123,10 @@ class GrpcCoordinator final : public Coordinator {
   void HandleAnswer(WorkerId worker, proto::Answer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandleLeave(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Ping(Worker* worker, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndInOrder(Worker* worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    worker->session->outbox.PushLast(EndFrame(absl::OkStatus()));
+    if (!is_stopping_) worker->session->StartWrite();
+  }
   void Reply(WorkerId worker, int64_t request, const absl::Status& outcome,
              const std::string& value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(WorkerId worker, const Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -156,6 +155,7 @@ class GrpcCoordinator final : public Coordinator {
   std::set<Session*> sessions_ ABSL_GUARDED_BY(mutex_);
   IdVector<WorkerId, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   PresenceCounts counts_ ABSL_GUARDED_BY(mutex_);
+  bool some_are_dismissed_ ABSL_GUARDED_BY(mutex_) = false;  // counts_ counts them, too
   PublishedValues values_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, Call*> calls_ ABSL_GUARDED_BY(mutex_);
   int64_t next_call_ ABSL_GUARDED_BY(mutex_) = 1;
@@ -274,11 +274,7 @@ void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
     const int64_t excuse_ms = options_.excuse_ms ? options_.excuse_ms(w) : 0;
     if (!worker.liveness->Judge(now_ns, excuse_ms * kNsPerMs)) continue;
     Lose(w, LostWorker::How::kSilent,
-         {.code = "W0602",
-          .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),
-          .found =
-              absl::StrCat("none for ", worker.liveness->SinceHeardNs(now_ns) / kNsPerMs, " ms"),
-          .hint = "whether its process is stopped or starved of CPU"});
+         NoHeartbeat(options_.dead_after_ms, worker.liveness->SinceHeardNs(now_ns) / kNsPerMs));
   }
   first_death_ns_ = std::numeric_limits<int64_t>::max();
   for (const Worker& worker : workers_)
@@ -441,7 +437,7 @@ void GrpcCoordinator::Lose(WorkerId index, LostWorker::How how, Problem why) {
   for (auto& [id, call] : calls_) {
     if (!call->answers[index].has_value()) call->error.Update(lost.status);
   }
-  if (options_.on_lost && !is_stopping_ && !abort_.has_value()) {
+  if (options_.on_lost && !is_stopping_ && !abort_.has_value() && !worker.is_dismissed) {
     hooks_.push_back([this, index, lost = std::move(lost)] { options_.on_lost(index, lost); });
   }
   changed_.NotifyAll();
@@ -480,7 +476,7 @@ void GrpcCoordinator::HandleHeartbeat(Worker* worker, const proto::Heartbeat& be
   NoteDeath(*worker);
   if (!std::exchange(worker->has_beaten, true)) {
     counts_.Beat();
-    if (counts_.all_have_beaten()) changed_.NotifyAll();
+    if (counts_.all_have_beaten() || some_are_dismissed_) changed_.NotifyAll();
   }
   if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
   worker->progress = {beat.acts(), beat.done(), beat.activity().substr(0, kActivityBytesMax),
@@ -517,16 +513,8 @@ absl::Status GrpcCoordinator::HandleMessage(WorkerId worker, const std::string& 
 }
 
 void GrpcCoordinator::HandlePublish(WorkerId worker, proto::Publish* publish) {
-  if (options_.may_publish && !options_.may_publish(worker, publish->key())) {
-    const absl::Status refused =
-        ErrorOf(absl::StatusCode::kPermissionDenied,
-                {.code = "W0810",
-                 .where = NameOf(worker),
-                 .expected = "a key of one of its own ranks",
-                 .found = absl::StrCat("key '", publish->key().substr(0, kKeyShownBytes), "'")});
-    Reply(worker, publish->request(), refused, "");
-    return;
-  }
+  if (options_.may_publish && !options_.may_publish(worker, publish->key()))
+    return Reply(worker, publish->request(), NotItsKey(NameOf(worker), publish->key()), "");
   auto waiters = values_.Publish(worker, publish->key(), publish->value());
   Reply(worker, publish->request(), waiters.status(), "");
   if (!waiters.ok()) return;
@@ -553,8 +541,6 @@ void GrpcCoordinator::HandleAnswer(WorkerId worker, proto::Answer* answer) {
   call->error.Update(At(NameOf(worker), FromOutcome(answer->outcome())));
   if (call->is_over()) changed_.NotifyAll();
 }
-
-// --- What they are told ---
 
 void GrpcCoordinator::Ping(Worker* worker, int64_t now_ns) {
   // A ping that waits already will give the same information: this worker reads slowly.
@@ -604,7 +590,7 @@ absl::Status GrpcCoordinator::Unreachable(WorkerId index) const {
 std::string GrpcCoordinator::Absent() const {
   std::vector<std::string> names;
   for (const WorkerId w : workers_.ids())
-    if (!workers_[w].has_beaten) names.push_back(NameOf(w));
+    if (!workers_[w].has_beaten && !workers_[w].is_dismissed) names.push_back(NameOf(w));
   return absl::StrJoin(names, ", ");
 }
 
@@ -619,12 +605,15 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
     } else if (!start_refusal_.ok()) {
       verdict = start_refusal_;
     } else {
-      if (!counts_.some_are_gone()) return counts_.all_have_beaten();
+      if (!counts_.some_are_gone() && !some_are_dismissed_) return counts_.all_have_beaten();
+      bool all_are_here = true;
       for (const WorkerId w : workers_.ids()) {
-        const Presence presence = workers_[w].presence;
-        if (presence == Presence::kLost || presence == Presence::kLeft)
-          verdict.Update(Unreachable(w));
+        const Presence is = workers_[w].presence;
+        if (workers_[w].is_dismissed) continue;
+        if (is == Presence::kLost || is == Presence::kLeft) verdict.Update(Unreachable(w));
+        all_are_here &= is == Presence::kConnected && workers_[w].has_beaten;
       }
+      return all_are_here || !verdict.ok();
     }
     return true;
   };
@@ -654,7 +643,11 @@ absl::Status GrpcCoordinator::BeginCall(Call* call, int64_t* id) {
   if (IsOver())
     call->error = absl::AbortedError(abort_.has_value() ? abort_->message() : "the job has ended");
   for (const WorkerId w : workers_.ids()) {
-    if (workers_[w].presence != Presence::kConnected) call->error.Update(Unreachable(w));
+    if (workers_[w].is_dismissed) {
+      call->answers[w] = "";
+      --call->num_missing;
+    } else if (workers_[w].presence != Presence::kConnected)
+      call->error.Update(Unreachable(w));
   }
   if (call->error.ok()) calls_[*id] = call;
   return call->error;
@@ -679,10 +672,11 @@ absl::StatusOr<IdVector<WorkerId, std::string>> GrpcCoordinator::Run(
     message.mutable_command()->set_command(*command);
     messages.push_back(std::make_shared<const std::string>(message.SerializeAsString()));
   }
-
   MutexLock lock(&mutex_);
-  for (const WorkerId w : workers_.ids())
-    Send(w, messages[messages.size() == 1 ? 0 : static_cast<size_t>(w.value())]);
+  for (const WorkerId w : workers_.ids()) {
+    if (!workers_[w].is_dismissed)
+      Send(w, messages[messages.size() == 1 ? 0 : static_cast<size_t>(w.value())]);
+  }
   messages.clear();
   const auto is_over = [&] { return call.is_over(); };
   const bool in_time = limit_ms == 0 || WaitCounted(&changed_, &mutex_, limit_ms, is_over);
@@ -765,17 +759,23 @@ void GrpcCoordinator::BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& an
   changed_.NotifyAll();
 }
 
+void GrpcCoordinator::Dismiss(const std::vector<WorkerId>& dismissed) {
+  MutexLock lock(&mutex_);
+  for (const WorkerId w : dismissed) {
+    workers_[w].is_dismissed = true;
+    some_are_dismissed_ = true;
+    if (workers_[w].presence == Presence::kConnected && !IsOver()) EndInOrder(&workers_[w]);
+  }
+}
+
 void GrpcCoordinator::Shutdown(int64_t limit_ms) {
   MutexLock lock(&mutex_);
   if (abort_.has_value()) return;
   if (!is_ending_) {
     is_ending_ = true;
     for (auto& [id, call] : calls_) call->error.Update(absl::AbortedError("the job has ended"));
-    for (Worker& worker : workers_) {
-      if (worker.presence != Presence::kConnected) continue;
-      worker.session->outbox.PushLast(EndFrame(absl::OkStatus()));
-      if (!is_stopping_) worker.session->StartWrite();
-    }
+    for (Worker& worker : workers_)
+      if (worker.presence == Presence::kConnected && !worker.is_dismissed) EndInOrder(&worker);
     changed_.NotifyAll();
   }
   WaitCounted(&changed_, &mutex_, limit_ms, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

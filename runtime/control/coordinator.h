@@ -119,6 +119,9 @@ class Coordinator {
   // epoch (WorkerLinkOptions::on_epoch). Does nothing after Abort or Shutdown.
   virtual void BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& anew,
                           const absl::Status& reason) = 0;
+  // Lets the job go on without these workers, between two calls: those that are connected leave in
+  // order, and calls, which have an empty answer for each, and WaitForWorkers need none of them.
+  virtual void Dismiss(const std::vector<WorkerId>& workers) = 0;
   // Returns the number of messages and hellos of other epochs that were refused.
   virtual int64_t num_fenced() const = 0;
 

@@ -16,8 +16,16 @@
 #include "runtime/base/ids.h"
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/outbox.h"
+#include "runtime/control/outcome.h"
 
 namespace weir::control {
+
+// Returns the frame that ends a session with this outcome.
+inline proto::CoordinatorFrame EndFrame(const absl::Status& status) {
+  proto::CoordinatorFrame frame;
+  *frame.mutable_end()->mutable_outcome() = ToOutcome(status);
+  return frame;
+}
 
 struct WorkerSession {
   enum class Operation { kAccept, kRead, kWrite, kFinish };

@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeEmulatedCuda(const DeviceOptions& op
 }
 
 // A stream of CUDA takes about 1000 launches before a launch waits, and an act is several.
-constexpr DeviceLimits kCudaLimits{4, 256, 4, 64};
+constexpr DeviceLimits kCudaLimits{4, 256, 4, 64, true};
 
 constexpr DeviceKind kKinds[] = {{"cpu", {}, &MakeCpu},
                                  {kCuda, kCudaLimits, &MakeCuda},

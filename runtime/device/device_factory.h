@@ -55,6 +55,7 @@ struct DeviceLimits {
   int depth = 1;
   int default_num_queues = 1;
   int default_depth = 1;
+  bool has_graphs = false;  // DeviceQueue::MakeChain makes chains
 };
 DeviceLimits LimitsOf(const std::string& kind);
 

@@ -4,12 +4,25 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "runtime/device/device_memory.h"
 
 namespace weir::device {
+
+// A DeviceChain is a row of operations that a caller puts into one queue again and again, with
+// other numbers and addresses each time. The device may keep them as a graph, which it launches at
+// once. The queue outlives its chains. Thread rule: as DeviceQueue.
+class DeviceChain {
+ public:
+  virtual ~DeviceChain() = default;
+  // Does what putting the operations of one call of `put` into the queue does. `put` is called at
+  // least once and at most three times; each call puts the same operations there, none of which
+  // may be Fill, CopyOut or Finish. The errors are those of `put`, and those of the device.
+  virtual absl::Status Run(absl::FunctionRef<absl::Status()> put) = 0;
+};
 
 class DeviceQueue {
  public:
@@ -27,6 +40,12 @@ class DeviceQueue {
   // Waits until this queue has done all its operations. Callers that measure or inspect
   // single operations need this wait.
   virtual absl::Status Finish() = 0;
+
+  // kMust: a row of operations that cannot be kept is an error (W0965). kMay: it is put into the
+  // queue one by one.
+  enum class Chains : uint8_t { kMay, kMust };
+  // Returns null if this queue has nothing better than its operations one by one.
+  virtual std::unique_ptr<DeviceChain> MakeChain(Chains /*chains*/) { return nullptr; }
 };
 
 // The queue of a device whose operations are done on return.

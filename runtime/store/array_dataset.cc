@@ -183,8 +183,9 @@ class ArrayDataset final : public Dataset {
       more = absl::StrCat(" and ", parts_.size() - 1,
                           parts_.size() > 2 ? " more places" : " more place");
     }
-    return absl::StrCat("arrays in ", parts_[0].path, more, ": ", train, " samples to train on, ",
-                        held, " held out");
+    const std::string place = absl::StrCat("arrays in ", parts_[0].path, more, ": ");
+    if (options_.use == DataUse::kInOrder) return absl::StrCat(place, held, " samples");
+    return absl::StrCat(place, train, " samples to train on, ", held, " held out");
   }
 
   absl::Status Fill(const std::string& feed, const BatchPosition& position,
@@ -349,6 +350,7 @@ absl::StatusOr<Part> OpenPart(const ArrayDataOptions& options, size_t p, bool is
   part.samples = first == nullptr ? part.arrays.begin()->second.samples() : first->samples();
   const auto held = static_cast<int64_t>(
       std::floor(static_cast<double>(part.samples) * (is_held_out ? 1 : options.held_out)));
+  if (options.use == DataUse::kInOrder) return part;  // nothing to train on
   part.train = part.samples - held;
   if (part.train == 0 && !is_held_out) {
     return Rejected({"W0794", part.path, "at least one sample to train on",
@@ -399,7 +401,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenArrayDataset(const ArrayDataOptions
     parts.push_back(std::move(part));
   }
   WEIR_RETURN_IF_ERROR(CheckSamePartNames(parts, options));
-  if (train < options.batch) {
+  if (options.use == DataUse::kInOrder && held < options.batch) {
+    return Rejected({"W0794", parts[0].path,
+                     absl::StrCat("at least one batch of ", options.batch, " samples"),
+                     absl::StrCat(held), "save arrays with samples"});
+  }
+  if (options.use == DataUse::kTrain && train < options.batch) {
     return Rejected({"W0794", parts[0].path,
                      absl::StrCat("at least one batch of ", options.batch, " samples to train on"),
                      absl::StrCat(train), "use a smaller batch, or hold out a smaller share"});

@@ -31,6 +31,7 @@ struct ArrayDataOptions {
   std::vector<std::string> wanted;             // feeds that the model takes
   int64_t batch = 1;                           // samples per step
   uint64_t seed = 0;
+  DataUse use = DataUse::kTrain;
 };
 
 // kNotFound: no file. kInvalidArgument: a file that holds no arrays (W0790); fields that contradict

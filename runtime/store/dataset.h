@@ -62,6 +62,12 @@ struct FeedRequest {
   std::optional<int64_t> ignored;  // a value that the model ignores, in range or not
 };
 
+// How a dataset is used.
+enum class DataUse : uint8_t {
+  kTrain,    // to train on, and a part that is held out to evaluate on
+  kInOrder,  // all samples once, in the order of the files: everything is held out
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;

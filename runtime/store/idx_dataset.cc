@@ -33,6 +33,8 @@ class IdxDataset : public Dataset {
   }
   int64_t num_held_out_batches() const override { return test_.size() / options_.batch; }
   std::string Describe() const override {
+    if (options_.use == DataUse::kInOrder)
+      return absl::StrCat("images ", options_.images, ": ", test_.size());
     return absl::StrCat("images ", options_.images, ": ", train_.size(), " to train on, ",
                         test_.size(), " held out");
   }
@@ -178,7 +180,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& op
   WEIR_ASSIGN_OR_RETURN(LabelledImages train, ReadPart(options.images, options.labels, "training"));
   WEIR_RETURN_IF_ERROR(CheckHoldsABatch(train, options.images, options.batch));
   LabelledImages test;
-  if (held_out) {
+  if (options.use == DataUse::kInOrder) {
+    test = train;
+  } else if (held_out) {
     WEIR_ASSIGN_OR_RETURN(test, ReadPart(options.test_images, options.test_labels, "test"));
     WEIR_RETURN_IF_ERROR(CheckHoldsABatch(test, options.test_images, options.batch));
     if (test.pixels() != train.pixels()) {

@@ -18,6 +18,7 @@ struct IdxDataOptions {
   std::string test_images, test_labels;  // as images and labels; empty: nothing is held out
   int64_t batch = 1;                     // samples per step
   uint64_t seed = 0;
+  DataUse use = DataUse::kTrain;
 };
 
 // Reads the files into memory (a byte per pixel). kNotFound: no file. kDataLoss: a damaged file.

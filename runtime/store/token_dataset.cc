@@ -97,12 +97,15 @@ class TokenDataset : public Dataset {
     }
     const std::string& first = files_[0].tokens->path();
     const bool is_text = options_.type == TokenType::kU8;
-    return absl::StrCat(is_text ? "text " : absl::StrCat(files_[0].tokens->form(), " "), first,
-                        files_.size() > 1
-                            ? absl::StrCat(" and ", files_.size() - 1,
-                                           files_.size() > 2 ? " more files" : " more file")
-                            : "",
-                        ": ", train, " ", options_.noun, "s to train on, ", held, " held out");
+    return absl::StrCat(
+        is_text ? "text " : absl::StrCat(files_[0].tokens->form(), " "), first,
+        files_.size() > 1 ? absl::StrCat(" and ", files_.size() - 1,
+                                         files_.size() > 2 ? " more files" : " more file")
+                          : "",
+        ": ",
+        options_.use == DataUse::kInOrder
+            ? absl::StrCat(held, " ", options_.noun, "s")
+            : absl::StrCat(train, " ", options_.noun, "s to train on, ", held, " held out"));
   }
 
   absl::Status Fill(const std::string& feed, const BatchPosition& position,
@@ -198,6 +201,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenDataset(const TokenDataOptions
     const int64_t size = file.tokens->size();
     const auto of_file =
         static_cast<int64_t>(std::floor(static_cast<double>(size) * options.held_out));
+    if (options.use == DataUse::kInOrder) {
+      held += size;
+      held_windows += Windows(size, options.sequence);
+      files.push_back(std::move(file));
+      continue;
+    }
     file.train = size - of_file;
     if (file.train <= options.sequence) {
       return Rejected({"W0053", path,
@@ -219,14 +228,23 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenDataset(const TokenDataOptions
     files.push_back(std::move(file));
   }
   // Held-out windows share their border token, so a batch takes batch * sequence + 1 tokens.
-  const bool holds_out = options.held_out > 0 || !options.held_out_paths.empty();
+  const bool holds_out =
+      options.held_out > 0 || !options.held_out_paths.empty() || options.use == DataUse::kInOrder;
   if (holds_out && held_windows < options.batch) {
-    return Rejected({"W0054",
-                     options.held_out_paths.empty() ? options.paths[0] : options.held_out_paths[0],
-                     absl::StrCat("held-out ", noun, "s for one batch of ", options.batch,
-                                  " windows of ", options.sequence, " ", noun, "s"),
-                     absl::StrCat(held, " ", noun, "s held out, ", held_windows, " windows"),
-                     "hold out a larger share, or 0 for no evaluation, or use a smaller batch"});
+    return Rejected(
+        {"W0054",
+         options.held_out_paths.empty() || options.use == DataUse::kInOrder
+             ? options.paths[0]
+             : options.held_out_paths[0],
+         absl::StrCat(options.use == DataUse::kInOrder ? "" : "held-out ", noun,
+                      "s for one batch of ", options.batch, " windows of ", options.sequence, " ",
+                      noun, "s"),
+         absl::StrCat(held, " ", noun, "s", options.use == DataUse::kInOrder ? ", " : " held out, ",
+                      held_windows, " windows"),
+         options.use == DataUse::kInOrder
+             ? "use a longer file or a shorter sequence"
+             : "hold out a larger share, or 0 for no evaluation, or use a smaller "
+               "batch"});
   }
   return std::unique_ptr<Dataset>(std::make_unique<TokenDataset>(std::move(files), options));
 }

@@ -38,6 +38,7 @@ struct TokenDataOptions {
   int64_t batch = 1;                        // samples per step
   int64_t sequence = 1;                     // tokens per sample
   uint64_t seed = 0;
+  DataUse use = DataUse::kTrain;
 };
 
 // kNotFound: no file. kInvalidArgument: no path, weights that do not fit the paths (W0052), a file

@@ -93,6 +93,8 @@ int64_t Describe(const TracedJob& job, const std::vector<ActRing*>& rings, proto
   to->set_schedule(job.schedule);
   to->set_predicted_bubble(job.predicted_bubble);
   to->set_first_step(job.first_step);
+  to->set_virtual_stages(job.virtual_stages);
+  to->set_stages_in_a_row(job.stages_in_a_row);
   int64_t end = 0;
   for (size_t i = 0; i < job.ranks.size(); ++i) {
     const TracedRank& rank = job.ranks[i];
@@ -290,6 +292,8 @@ absl::StatusOr<KeptRun> ReadKept(absl::string_view memory) {
   run.job.schedule = kept.schedule();
   run.job.predicted_bubble = kept.predicted_bubble();
   run.job.first_step = kept.first_step();
+  run.job.virtual_stages = kept.virtual_stages();
+  run.job.stages_in_a_row = kept.stages_in_a_row();
   const TickScale scale = TickScale::Between(head.first, head.last[head.last_whole & 1]);
   for (const proto::KeptRank& rank : kept.rank())
     WEIR_RETURN_IF_ERROR(AddRank(rank, *rings, scale, &run));

@@ -427,6 +427,9 @@ bool WriteJobEvent(const TracedJob& job, int64_t begin_ns,
   if (!job.schedule.empty()) writer.Annotate(event, kTraceSchedule, job.schedule);
   if (job.predicted_bubble > 0)
     writer.Annotate(event, kTracePredictedBubble, static_cast<int64_t>(job.predicted_bubble * 1e6));
+  if (job.virtual_stages > 1) writer.Annotate(event, kTraceVirtualStages, job.virtual_stages);
+  if (job.stages_in_a_row > 0 && job.stages_in_a_row != job.num_stages)
+    writer.Annotate(event, kTraceStagesInARow, job.stages_in_a_row);
   writer.Annotate(event, "first step", job.first_step);
   writer.Finish();
   return !writer.failed();

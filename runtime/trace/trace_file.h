@@ -105,6 +105,8 @@ struct TracedJob {
   int64_t micro_batches = 1;
   std::string schedule;         // of the pipeline; empty with one stage
   double predicted_bubble = 0;  // what the compiler expects of it; 0: unknown
+  int32_t virtual_stages = 1;   // parts on each stage
+  int32_t stages_in_a_row = 0;  // on the longest way of a micro-batch; 0: all, as in a chain
   int64_t first_step = 0;
   RankId describing_rank{0};  // the process that writes this rank describes the job
   std::vector<TracedRank> ranks;

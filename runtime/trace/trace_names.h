@@ -44,6 +44,8 @@ inline constexpr char kTraceRanks[] = "ranks";
 // millionths.
 inline constexpr char kTraceSchedule[] = "schedule";
 inline constexpr char kTracePredictedBubble[] = "predicted bubble";
+inline constexpr char kTraceVirtualStages[] = "virtual stages";  // absent: 1
+inline constexpr char kTraceStagesInARow[] = "stages in a row";  // absent: all
 
 // Returns whether acts of a phase belong to the passes of a micro-batch, of which a pipeline's
 // schedule consists.

@@ -29,8 +29,14 @@ def tensors_of(shard_file):
     return [[name, tensor["shape"]] for name, tensor in header.items() if name != "__metadata__"]
 
 
+def add_median(samples, values):
+    """Adds the median of some seconds as ms. A short run may have ended before it had any."""
+    if values:
+        samples.append(statistics.median(values) * 1e3)
+
+
 def weir_times(bench, job, folder, count):
-    """Returns lists of seconds: stall and write of checkpoints, the first one apart; and those of one load."""
+    """Returns lists of seconds: stall of the first checkpoint, and of later ones; write of later ones; and a load."""
     metrics, run = folder / "m.jsonl", folder / "run"
     command = [bench.weir, "train", job, "--mesh", "dp=2", "--processes", 2, "--threads", 1, "--checkpoint", f"{run}/",
                "--keep", 1, "--metrics", metrics]
@@ -42,7 +48,7 @@ def weir_times(bench, job, folder, count):
     with bench.start([*command, "--resume", run, "--steps", EVERY * (count + 3)]) as program:
         errors = program.finish(bench.limit_s)[1]
     value, unit = re.search(r"states read from .* in ([\d.]+)(ms|s)\b", errors).groups()
-    return stall[0], stall[1:count + 1], write[1:count + 1], float(value) * UNITS[unit]
+    return stall[:1], stall[1:count + 1], write[1:count + 1], [float(value) * UNITS[unit]]
 
 
 def torch_times(bench, folder, count):
@@ -61,6 +67,7 @@ def checkpoint_rows(bench):
     flags = [part for name, value in net.items() for part in ("--" + name, value)]
     ours = {"first": [], "stall": [], "save": [], "load": []}
     theirs = {"stall": [], "async": [], "save": [], "load": []}
+    size, their_sizes = 0, []
     peer, version, lacks = bench_programs.Peer("PyTorch"), "", ""
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
@@ -68,19 +75,19 @@ def checkpoint_rows(bench):
         job.write_text(bench.run([bench.weir, "zoo", "gpt", *flags]), encoding="utf-8")
         for _ in range(rounds):
             first, stall, write, load = weir_times(bench, job, folder, count)
-            for name, value in (("first", first), ("stall", statistics.median(stall)),
-                                ("save", statistics.median(write)), ("load", load)):
-                ours[name].append(value * 1e3)
+            for name, seconds in (("first", first), ("stall", stall), ("save", write), ("load", load)):
+                add_median(ours[name], seconds)
             shards = sorted((folder / "run").glob("step-*/rank-*.safetensors"))
-            size = sum(shard.stat().st_size for shard in shards)
+            size = sum(file.stat().st_size for file in (folder / "run").glob("step-*/*"))
             for rank, shard in enumerate(shards):
                 (folder / f"tensors.{rank}").write_text(json.dumps(tensors_of(shard)), encoding="utf-8")
             said = peer.sample(lambda: torch_times(bench, folder, count + 1)) if bench.torch and not lacks else None
             lacks = lacks or (said or {}).get("lacks", "")
             if said and not lacks:
                 version = said["version"]
+                their_sizes.append(said["bytes"] / (1 << 20))
                 for name, samples in theirs.items():
-                    samples.append(statistics.median(said[name][1:]) * 1e3)
+                    add_median(samples, said[name][1:])
     if not bench.torch or lacks:
         print(f"checkpoint: NOT compared with torch.distributed.checkpoint: {lacks or 'no interpreter imports torch'}. "
               "Try: tools/bench checkpoint --install-torch", file=sys.stderr)
@@ -94,8 +101,11 @@ def checkpoint_rows(bench):
                                              "lower", limit, note))
 
     goal = 1 / 1.2
-    return [row("stall of the first checkpoint", "first", "stall", "theirs: of later ones"),
-            row("stall of later checkpoints", "stall", "stall", "the steps wait", goal),
-            row("from begin to commit", "save", "async", "ours beside steps, theirs beside nothing", goal),
-            row("from begin to commit", "save", "save", "ours beside steps; theirs waits", goal),
-            row("load", "load", "load", "from the page cache", goal)]
+    rows = [("stall of the first checkpoint", "first", "stall", "theirs: of later ones", None),
+            ("stall of later checkpoints", "stall", "stall", "the steps wait", goal),
+            ("from begin to commit", "save", "async", "ours beside steps, theirs beside nothing", goal),
+            ("from begin to commit", "save", "save", "ours beside steps; theirs waits", goal),
+            ("load", "load", "load", "from the page cache", goal)]
+    on_disk = bench_report.row(what + "bytes of a checkpoint", "MiB", [size / (1 << 20)], against if their_sizes else "",
+                               their_sizes[:1], "lower", None, "with indexes and checksums")
+    return [row(*one) for one in rows if ours[one[1]]] + [on_disk]

@@ -2,7 +2,8 @@
 
 Usage: torch_checkpoint.py FOLDER RANK COUNT. FOLDER/tensors.RANK is a list of [name, shape] in JSON: the f32 tensors
 that this rank owns. Every rank saves its own tensors under names of its own, so nothing is exchanged and nothing is
-written twice. Rank 0 prints {"version", "stall", "async", "save", "load"}, with lists of seconds, or {"lacks"}.
+written twice. Rank 0 prints {"version", "bytes", "stall", "async", "save", "load"}, with the bytes of a checkpoint and
+lists of seconds, or {"lacks"}.
 """
 
 import json
@@ -30,6 +31,7 @@ def main():
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     tensors = {f"{rank}.{name}": torch.ones(shape, dtype=torch.float32)
                for name, shape in json.loads((folder / f"tensors.{rank}").read_text(encoding="utf-8"))}
+    size = 0
     times = {"stall": [], "async": [], "save": [], "load": []}
 
     def take(name, act):
@@ -53,9 +55,10 @@ def main():
         take("load", lambda path=path: checkpoints.load(tensors, checkpoint_id=str(path / "save")))
         dist.barrier()
         if rank == 0:
+            size = sum(file.stat().st_size for file in (path / "save").rglob("*") if file.is_file())
             shutil.rmtree(path)
     if rank == 0:
-        print(json.dumps({"version": torch.__version__, **times}))
+        print(json.dumps({"version": torch.__version__, "bytes": size, **times}))
     dist.destroy_process_group()
 
 

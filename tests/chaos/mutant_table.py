@@ -13,6 +13,7 @@ EXECUTOR = "actors/engine/rank_executor.cc"
 EXECUTOR_HEADER = "actors/engine/rank_executor.h"
 SETUP = "actors/engine/rank_setup.cc"
 CUDA_DEVICE = "runtime/device/cuda/cuda_device.cc"
+CUDA_CHAIN = "runtime/device/cuda/cuda_chain.cc"
 QUEUE_CLOCK = "runtime/device/queue_clock.h"
 MESSAGE_LEDGER = "runtime/transport/message_ledger.cc"
 EPOCH_FENCE = "runtime/control/epoch_fence.h"
@@ -167,6 +168,34 @@ _CUDA_MUTANTS = [
     Mutant("done-when-launched", "The host takes a work for done that the GPU has not done.", (
         Expression(CUDA_DEVICE, "result == CudaResult::kNotReady || !Succeeds(result, \"the work of a queue\")",
                    "result != CudaResult::kNotReady && !Succeeds(result, \"the work of a queue\")"),),
+           killed_by=CUDA_DEVICE_TEST),
+    Mutant("graph-parameters-stale", "A graph keeps the parameters of kernels that it was captured with.", (
+        Expression(CUDA_CHAIN, """
+            std::equal(a.bytes.begin() + of_a.first_byte,
+                       a.bytes.begin() + of_a.first_byte + of_a.num_bytes,
+                       b.bytes.begin() + of_b.first_byte)""", """
+            (of_a.launch.kernel != nullptr ||
+             std::equal(a.bytes.begin() + of_a.first_byte,
+                        a.bytes.begin() + of_a.first_byte + of_a.num_bytes,
+                        b.bytes.begin() + of_b.first_byte))"""),),
+           killed_by=CUDA_DEVICE_TEST),
+    Mutant("graph-of-other-addresses", "A graph is launched in which a library works at other addresses.", (
+        Statement(CUDA_CHAIN, "if (now.launch.kernel == nullptr) return false;", ""),), killed_by=CUDA_DEVICE_TEST),
+    Mutant("graph-forgets-its-parameters", "A chain compares parameters with those of the capture.", (
+        Statement(CUDA_CHAIN, """
+            std::copy_n(row_.bytes.begin() + now.first_byte, now.num_bytes,
+                        kept.bytes.begin() + old.first_byte);""", ""),), killed_by=CUDA_DEVICE_TEST),
+    Mutant("graph-parameters-of-another-kernel", "The parameters of each kernel go to the first kernel of the graph.", (
+        Expression(CUDA_CHAIN, "place_.api->SetKernel(graph->exec, old.node, row_.LaunchOf(now))", """
+            place_.api->SetKernel(graph->exec, kept.operations[0].node, row_.LaunchOf(now))"""),),
+           killed_by=CUDA_DEVICE_TEST),
+    Mutant("graph-freed-while-it-runs", "The graphs of a chain are destroyed before the GPU has done them.", (
+        Statement(CUDA_CHAIN, "place_.api->SynchronizeStream(place_.stream);", ""),), killed_by=CUDA_DEVICE_TEST),
+    Mutant("graph-recorder-stays", "What a queue gets behind a row is taken for a part of the row.", (
+        Before(CUDA_CHAIN, "WEIR_RETURN_IF_ERROR(recorded);", "*place_.seen = {nullptr, this};"),),
+           killed_by=CUDA_DEVICE_TEST),
+    Mutant("graph-launched-twice", "The stream gets the operations of a row beside the graph.", (
+        Before(CUDA_CHAIN, "if (graph != nullptr) return Launch(graph);", "(void)put();"),),
            killed_by=CUDA_DEVICE_TEST),
 ]
 

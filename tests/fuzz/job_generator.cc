@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class JobGenerator {
     DrawRuntime(&job);
     if (OneIn(2)) job.mutable_mesh()->set_devices_per_host(OneOf({1, 2, 2, 3, 4, 4, 6, 8}));
     if (OneIn(3)) DrawRankOrder(job.mutable_mesh());
+    if (OneIn(4)) DrawPlaces(&job);
+    if (OneIn(8)) DrawStagesOfRules(&job);
     return job;
   }
 
@@ -184,6 +187,54 @@ class JobGenerator {
                proto::Pipeline::INTERLEAVED, proto::Pipeline::ZERO_BUBBLE}));
     if (pipeline->schedule() == proto::Pipeline::INTERLEAVED && OneIn(2))
       pipeline->set_virtual_stages(1 + Below(3));
+  }
+
+  static int64_t NumStages(const proto::Job& job) {
+    for (const proto::MeshAxisSpec& axis : job.mesh().axis()) {
+      if (axis.name() == "pp") return axis.size();
+    }
+    return 1;
+  }
+
+  // Places most calls of `main`. The calls pass the stages in a random order, or go anywhere, which
+  // may be a circle.
+  void DrawPlaces(proto::Job* job) {
+    proto::Pipeline* pipeline = job->mutable_pipeline();
+    if (pipeline->schedule() == proto::Pipeline::INTERLEAVED) {
+      pipeline->clear_schedule();
+      pipeline->clear_virtual_stages();
+    }
+    std::vector<int64_t> order(NumStages(*job));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
+    const auto stages = static_cast<int64_t>(order.size());
+    const bool anywhere = OneIn(4);
+    std::vector<std::string> calls;
+    for (const proto::Function& function : job->graph().function()) {
+      if (function.name() != job->graph().main()) continue;
+      for (const proto::Node& node : function.node()) {
+        if (node.op() != "call") continue;
+        for (int64_t i = 0; i < std::max<int64_t>(1, node.repeat()); ++i)
+          calls.push_back(node.repeat() > 1 ? absl::StrCat(node.name(), ".", i) : node.name());
+      }
+    }
+    const auto num_calls = static_cast<int64_t>(calls.size());
+    for (int64_t c = 0; c < num_calls; ++c) {
+      if (OneIn(8)) continue;
+      const int64_t position =
+          anywhere ? Below(stages)
+                   : std::min(stages - 1, c * stages / num_calls + (OneIn(3) ? 1 : 0));
+      proto::Pipeline::Place* place = pipeline->add_place();
+      place->set_call(calls[c]);
+      place->set_stage(order[position]);
+    }
+  }
+
+  void DrawStagesOfRules(proto::Job* job) {
+    const int64_t stages = NumStages(*job);
+    for (proto::Rule& rule : *job->mutable_rule()) {
+      for (int64_t s = 0; s < stages && OneIn(2); ++s) rule.add_stage(Below(stages));
+    }
   }
 
   void DrawTraining(proto::Training* training) {

@@ -40,6 +40,7 @@ PHASES = [
     Phase("losses", weir_phases.losses, 60, needs_gpu=False),
     Phase("train", weir_phases.train, 240, needs_gpu=False),
     Phase("bits", weir_phases.bits, 60, needs_gpu=False),
+    Phase("graphs", weir_phases.graphs, 120, needs_gpu=False),
     Phase("ranks", weir_phases.ranks, 90, needs_gpu=False),
     Phase("generate", weir_phases.generate, 60, needs_gpu=False),
     Phase("groups", weir_phases.groups, 120, needs_gpu=False),
@@ -129,7 +130,7 @@ def prepare(options):
     parts = os.path.join(ROOT, "out", "gpu_check_programs")
     os.makedirs(parts, exist_ok=True)
     packed = [bundle.build_facts(name, parts) for name in bundle.FACTS]
-    for name in ["tools/weir", *weir_phases.KERNEL_TESTS, *weir_phases.DEVICE_TESTS, weir_phases.NCCL_TEST]:
+    for name in ["tools/weir", *weir_phases.TESTS]:
         built = os.path.join(options.bin, name)
         if os.path.exists(built):
             packed.append(built)

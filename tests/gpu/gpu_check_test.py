@@ -57,12 +57,20 @@ class GpuCheckTest(unittest.TestCase):
         rows = self.rows()
         states = {row["phase"]: row["value"] for row in rows if row["name"] == "phase"}
         self.assertEqual([phase for phase, state in states.items() if state == "ok"],
-                         ["env", "losses", "train", "bits", "ranks", "generate", "groups", "joins",
+                         ["env", "losses", "train", "bits", "graphs", "ranks", "generate", "groups", "joins",
                           "calibrate"])
         values = {(row["phase"], row["name"]): row["value"] for row in rows}
         self.assertLess(values["losses", "f32.largest_difference"], weir_phases.F32_TOLERANCE)
         self.assertGreater(values["train", "tiny.tokens_per_second"], 0)
         self.assertIn("tiny.tokens_per_second", (self.folder / "table.txt").read_text(encoding="utf-8"))
+
+    def test_every_test_for_a_gpu_is_packed_and_named_as_it_is_built(self):
+        root = pathlib.Path(bundle.ROOT)
+        for test in weir_phases.TESTS:
+            folder, name = os.path.split(test)
+            build = root / folder / "BUILD"
+            if build.exists():  # Bazel's copy of the checkout has few of them
+                self.assertIn(f'name = "{name}"', build.read_text(encoding="utf-8"), test)
 
     def test_an_unknown_phase_is_named_with_those_that_exist(self):
         code, _, err = check("run", "--only", "train,speed", "-o", self.folder)

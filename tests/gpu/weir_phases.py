@@ -17,10 +17,12 @@ import programs
 # Tests that run their kernels on the kind of device that WEIR_TEST_DEVICE names.
 KERNEL_TESTS = ["ops/kernels/cpu/kernels_cuda_emulated_test", "ops/testing/law_cuda_emulated_test",
                 "ops/testing/gradient_cuda_emulated_test", "ops/kernels/cuda/join_test"]
-# Tests that find a GPU by themselves, and emulate one otherwise.
-DEVICE_TESTS = ["runtime/device/device_test", "runtime/device/cuda/cuda_device_test"]
+# The suites of devices and memories on the device that WEIR_TEST_DEVICE names, and tests that find a GPU by themselves.
+DEVICE_TESTS = ["runtime/device/cuda/gpu_conformance_test", "runtime/device/device_test"]
 # The suite of collectives over NCCL: one rank, and two processes on the one GPU.
 NCCL_TEST = "runtime/collective/nccl_collective_test"
+# What `prepare` packs beside weir itself.
+TESTS = [*KERNEL_TESTS, *DEVICE_TESTS, NCCL_TEST]
 
 LAYOUTS = ["dp=2", "tp=2", "pp=2", "dp=2,tp=2"]
 F32_TOLERANCE = 1e-3
@@ -364,6 +366,42 @@ def bits(check):
         check.add(name, weights[name])
     if len(set(weights.values())) > 1:
         raise programs.Failed("the weights of runs that must be equal differ")
+
+
+def graphs(check):
+    """Trains with and without graphs of kernels: equal bits of the weights, and how long a step and a launch take."""
+    job = write_job(check, small_size(check), "bf16")
+    weights = {}
+    for name, use, queues, depth in [("off", "OFF", 4, 64), ("on", "ON", 4, 64), ("on_depth_1", "ON", 1, 1),
+                                     ("auto", "AUTO", 4, 64)]:
+        saved = check.scratch("weights.safetensors")
+        train_job(check, job, 3 if check.small else 20, "--save", saved, *graph_flags(use),
+                  "--set", f"runtime.device_queues={queues}", "--set", f"runtime.device_depth={depth}")
+        with open(saved, "rb") as file:
+            weights[name] = hashlib.sha256(file.read()).hexdigest()
+        check.add(name, weights[name])
+    # Few rows for each kernel: launches cost the most there.
+    size = flops.GPT2["tiny"] if check.small else flops.Size(12, 768, 12, sequence=256, batch=4, micro_batch=2)
+    job = write_job(check, size, "bf16")
+    steps, used = {}, {}
+    for use in ["OFF", "ON"] if check.small else ["OFF", "ON", "AUTO", "OFF", "ON", "AUTO"]:
+        with Observer() as observer:
+            lines = train_job(check, job, 3 if check.small else 30, *graph_flags(use), seconds=30)
+        late = [line["step_seconds"] for line in lines[len(lines) // 2:]]
+        steps.setdefault(use, []).append(statistics.median(late))
+        used[use] = observer.used_bytes()
+    for use, seconds in steps.items():
+        check.add(f"step.{use.lower()}", min(seconds), "s per step", all=seconds)
+        check.add(f"over_off.{use.lower()}", min(seconds) / min(steps["OFF"]), "of the step without graphs")
+    if used["ON"] is not None and used["OFF"] is not None:
+        check.add("memory", used["ON"] - used["OFF"], "bytes of the GPU beyond those of a run without graphs")
+    if len(set(weights.values())) > 1:
+        raise programs.Failed("the weights of runs that must be equal differ")
+
+
+def graph_flags(use):
+    """Returns the flags of weir that choose which acts are graphs."""
+    return ["--set", "runtime.graphs=" + use]
 
 
 def ranks(check):

@@ -89,6 +89,24 @@ class SshTest(HostJobs):
         ranks = {census.arguments_of(pid)[-1]: pid for pid in self.processes("worker")}
         return ranks["rank 0"], ranks["rank 1"]
 
+    def test_without_another_host_the_others_go_on_with_fewer_replicas_from_memory(self):
+        job = self.start("--mesh", "dp=2", "--steps", "1000", "--save", "fewer.st", "--on-failure", "elastic",
+                         "--min-devices", "1", "--hosts", ",".join(HOSTS), "--ssh", self.servers.command())
+        said = self.await_text(job, "step 1/")
+        first, second = self.workers()
+        os.kill(census.parent_of(second), signal.SIGKILL)
+        said += self.await_text(job, "a step is done again")
+        self.assertEqual(list(self.processes("worker")), [first])
+        rest, _ = job.communicate(timeout=LIMIT_S)
+        said = unwrapped(said + rest)
+        self.assertEqual(job.returncode, 0, said)
+        self.assertRegex(said, r"the process of rank 1 does not come back \(no host takes its place\), and the others go on "
+                               r"with dp=1 instead of dp=2, and \d+ micro-batches instead of \d+")
+        self.assertRegex(said, "epoch 2 goes on without rank 1 on host .*, on 1 device.* in 1 process, with states from "
+                               "the memory of rank 0")
+        self.assertIn("; 1 recovery", said)
+        self.expect_nothing_left()
+
     def test_a_host_that_knows_no_key_is_named_with_the_words_of_ssh(self):
         os.rename(self.path("authorized_keys"), self.path("authorized_keys.away"))
         self.addCleanup(os.rename, self.path("authorized_keys.away"),

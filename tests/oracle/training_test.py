@@ -30,6 +30,18 @@ KEY_BIAS_MAX = 0.01
 BF16_LOSS_TOLERANCE = 0.05
 
 
+# (kind, its numbers, learning rate)
+OPTIMIZERS = (
+    ("lion", ["weight_decay=0.1", "beta2=0.98"], 2e-3),
+    ("lamb", ["weight_decay=0.1"], 3e-2),
+    ("adafactor", ["weight_decay=0.1"], 5e-2),
+    ("muon", ["weight_decay=0.1", "adjust=RMS", "adamw.beta2=0.95"], 1e-2),
+)
+# Rounding decides the signs of directions near zero, so an element of a weight of Lion may end elsewhere.
+FORMULA_LOSS_TOLERANCE = {"lion": 2e-2, "lamb": 5e-5, "adafactor": 5e-5, "muon": 1e-4}
+FORMULA_WEIGHT_TOLERANCE = {"lion": 0.4, "lamb": 1e-3, "adafactor": 1e-3, "muon": 5e-3}
+
+
 def activation_rule(dim, axis):
     return f'rule=dim: "{dim}" axis: "{axis}" scope: ACTIVATIONS'
 
@@ -154,6 +166,22 @@ class Training:
 class Gpt(Training, unittest.TestCase):
     model = "gpt"
     heads = ["heads", "head_count"]
+
+    def test_every_optimizer_agrees_with_its_formulas_in_every_layout(self):
+        ways = ([], ["mesh=dp=2,tp=2", "training.zero_stage=3", "training.micro_batches=2"],
+                ["mesh=dp=3,tp=2", "training.zero_stage=1"], ["mesh=pp=2", "training.micro_batches=4"],
+                ["mesh=dp=2,tp=2"])
+        for kind, numbers, rate in OPTIMIZERS:
+            optimizer = [f"training.optimizer.{kind}.{number}" for number in numbers]
+            optimizer.append(f"training.schedule.learning_rate={rate}")
+            reference = Reference(Run(self.model, optimizer))
+            self.assertLess(reference.losses[-1], reference.losses[0] - 0.1, kind)
+            for changes in ways:
+                with self.subTest(optimizer=kind, changes=changes):
+                    run = Run(self.model, [*optimizer, *changes])
+                    self.assertLessEqual(reference.loss_difference(run), FORMULA_LOSS_TOLERANCE[kind])
+                    for weight, difference in reference.weight_differences(run).items():
+                        self.assertLessEqual(difference, FORMULA_WEIGHT_TOLERANCE[kind], weight)
 
 
 class Llama(Training, unittest.TestCase):

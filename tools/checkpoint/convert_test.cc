@@ -99,6 +99,27 @@ TEST_F(ConvertTest, ALargeExportHasSeveralFilesAndAnIndexThatReadersFollow) {
   EXPECT_THAT(DiffText(diff, 0), HasSubstr("layers.0.wq/adam_m"));
 }
 
+TEST_F(ConvertTest, AnExportOfAveragesHasThemUnderTheNamesOfTheWeights) {
+  const std::string file = folder_.PathFor("average.safetensors");
+  const ExportOrder order{file, 1 << 20, ExportOrder::What::kAverages};
+  EXPECT_THAT(std::string(ExportSafetensors(Opened(run()), order).status().message()),
+              HasSubstr("W0084"));
+  store::FolderForTest with{store::FactsForTest(24), {}};
+  with.tensors["layers.0.wq"] = {{4, 6}, CountFrom(24, 1.0f)};
+  with.tensors["layers.0.wq/average"] = {
+      {4, 6}, CountFrom(24, 7.0f), {}, store::StateOwner::kOptimizerSlot};
+  with.tensors["head"] = {{5}, CountFrom(5, 9.0f)};
+  ASSERT_TRUE(store::WriteFolderForTest(run(), 1, with).ok());
+  ASSERT_TRUE(ExportSafetensors(Opened(run()), order).ok());
+  const OpenTensors written = Opened(file);
+  EXPECT_THAT(written.tensors, ElementsAre(Key("head"), Key("layers.0.wq")));
+  std::vector<float> values(24);
+  ASSERT_TRUE(
+      written.reader->Read("layers.0.wq", TensorSlice::Whole(DType::kF32, {4, 6}), values.data())
+          .ok());
+  EXPECT_EQ(values, CountFrom(24, 7.0f));
+}
+
 TEST_F(ConvertTest, AnEditTakesTheOptimizerStatesOfAWeightAlong) {
   const OpenTensors from = Opened(run());
   Edits edits;

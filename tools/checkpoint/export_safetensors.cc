@@ -22,6 +22,24 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kEnding[] = ".safetensors";
+// What follows the name of a weight in that of its average (Training::average of proto/job.proto).
+constexpr char kAverageEnding[] = "/average";
+
+// Puts the average of each weight that has one in the place of the weight.
+absl::Status TakeAverages(const std::string& path, std::map<std::string, NewTensor>* tensors) {
+  int taken = 0;
+  for (auto& [name, tensor] : *tensors) {
+    if (tensor.owner != store::StateOwner::kWeight) continue;
+    const auto average = tensors->find(absl::StrCat(name, kAverageEnding));
+    if (average == tensors->end()) continue;
+    tensor = average->second;
+    tensor.owner = store::StateOwner::kWeight;
+    ++taken;
+  }
+  if (taken > 0) return absl::OkStatus();
+  return Rejected({"W0084", path, "averages of weights", "none",
+                   "a run with training { average {} }, or no --average"});
+}
 
 int64_t BytesOf(const NewTensor& tensor) {
   return TensorSlice::Whole(tensor.dtype, tensor.shape).bytes();
@@ -89,7 +107,9 @@ std::vector<std::vector<std::string>> Pack(const std::map<std::string, NewTensor
 absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& from,
                                                            const ExportOrder& order) {
   WEIR_ASSIGN_OR_RETURN(auto tensors, AllOf(from));
-  if (order.what == ExportOrder::What::kWeights) {
+  if (order.what == ExportOrder::What::kAverages)
+    WEIR_RETURN_IF_ERROR(TakeAverages(from.reader->path(), &tensors));
+  if (order.what != ExportOrder::What::kAll) {
     std::erase_if(tensors, [](const auto& entry) {
       return entry.second.owner != store::StateOwner::kWeight;
     });

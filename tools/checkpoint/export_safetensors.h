@@ -17,13 +17,13 @@ struct ExportOrder {
   // A file gets no further tensor that would make it larger. A tensor is never cut.
   int64_t file_bytes_max = int64_t{5} << 30;
   // kAll also writes the optimiser states, the step and the schedule: a run can resume from one
-  // file of them.
-  enum class What : uint8_t { kWeights, kAll } what = What::kWeights;
+  // file of them. kAverages writes weights, and in place of a weight its average, if there is one.
+  enum class What : uint8_t { kWeights, kAll, kAverages } what = What::kWeights;
 };
 
 // Returns the paths of the files, the index last. kInvalidArgument (W0841): see
 // weights::CheckNoOtherExport; (W0723): a tensor has a type that Weir does not hold, or there is no
-// tensor to write. Other errors: of reading, or CannotWrite.
+// tensor to write; (W0084): there is no average. Other errors: of reading, or CannotWrite.
 absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& from,
                                                            const ExportOrder& order);
 

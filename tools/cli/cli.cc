@@ -326,6 +326,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddCheckVerb(&app, &context);
   AddPlanVerb(&app, &context);
   AddTrainVerbs(&app, &context);
+  AddEvalVerb(&app, &context);
   AddGenerateVerb(&app, &context);
   AddZooVerbs(&app, &context);
   AddOpsVerb(&app, &context);

@@ -15,8 +15,10 @@
 #include "tools/cli/train_arguments.h"
 #include "tools/fleet/rank_spread.h"
 #include "tools/job/data_paths.h"
+#include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/run_checkpoints.h"
+#include "tools/train/write_outputs.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -51,6 +53,31 @@ void EnterSandboxOf(const proto::Job& job, const CheckArguments& arguments,
   }
   const sandbox::SandboxFacts sandbox = context.Confine(rules, sandbox::CpuTime::kLimited);
   if (arguments.verbose) *context.err << sandbox.Text() << "\n";
+}
+
+// Checks a job whose model has no loss, so that it is run and not trained.
+absl::Status CheckOutputs(const CheckArguments& arguments, proto::Job job,
+                          const CliContext& context) {
+  train::WriteOutputsOptions options;
+  options.init = arguments.train.options.init;
+  options.job_file = arguments.train.options.job_file;
+  if (arguments.without_data) job.clear_data();
+  train::WrittenOutputs facts;
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const compiler::LogicalPlan> plan,
+                        train::PrepareOutputs(job, options, &facts));
+  if (!arguments.any_machine) {
+    WEIR_RETURN_IF_ERROR(train::CheckMachine(*plan, arguments.train.options.threads_per_device));
+  }
+  *context.out << arguments.train.job.Title(job) << " is sound, and has no loss: "
+               << Plural(static_cast<int64_t>(plan->module.variables.size()), "weight") << ", "
+               << Plural(static_cast<int64_t>(plan->module.model.fetched.size()), "output")
+               << ", on " << Plural(plan->mesh.num_ranks(), "device") << "\n"
+               << (arguments.without_data
+                       ? "data not looked at"
+                       : absl::StrCat(Plural(facts.samples, "sample"), " in ",
+                                      Plural(facts.steps, "step"), ": ", facts.data))
+               << "\n";
+  return absl::OkStatus();
 }
 
 absl::Status Check(CheckArguments arguments, CliContext* context) {
@@ -97,6 +124,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
                                                     arguments.train.options.hosts, scope.machine),
                               &read.job));
   if (!collectives.text.empty()) *context->err << collectives.text << "\n";
+  if (read.job.graph().without_loss()) return CheckOutputs(arguments, read.job, *context);
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.train.options, scope));
   const compiler::LogicalPlan& plan = *prepared.plans.training;

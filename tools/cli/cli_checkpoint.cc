@@ -31,6 +31,7 @@ struct CheckpointArguments {
   checkpoint::Edits edits;
   uint64_t file_bytes_max = uint64_t{5} << 30;
   bool all = false;  // rows, or states
+  bool averages = false;
   bool all_steps = false;
   bool only_here = false;
   bool as_safetensors = false;
@@ -118,11 +119,14 @@ absl::Status Export(const CheckpointArguments& arguments, CliContext* context) {
                                                        : store::FilesOfCheckpoint(arguments.path)));
   checkpoint::ExportOrder order{arguments.out, static_cast<int64_t>(arguments.file_bytes_max)};
   if (arguments.all) order.what = checkpoint::ExportOrder::What::kAll;
+  if (arguments.averages) order.what = checkpoint::ExportOrder::What::kAverages;
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                         checkpoint::ExportSafetensors(from, order));
   *context->out << paths.back() << ": "
-                << (arguments.all ? "weights and optimizer states" : "weights") << " of step "
-                << from.facts.step;
+                << (arguments.all        ? "weights and optimizer states"
+                    : arguments.averages ? "averages of weights"
+                                         : "weights")
+                << " of step " << from.facts.step;
   if (paths.size() > 1)
     *context->out << ", in " << Plural(static_cast<int64_t>(paths.size()) - 1, "file");
   *context->out << "\n";
@@ -245,8 +249,12 @@ void AddWriters(CLI::App* app, CliContext* context) {
   verb->add_flag("--safetensors", exported->as_safetensors,
                  "Write safetensors, the only format so far");
   AddPath(verb, "-o,--out", &exported->out, "The new file")->type_name("PATH");
-  verb->add_flag("--all", exported->all,
-                 "Also optimizer states: one file that --resume reads as a checkpoint");
+  CLI::Option* const all =
+      verb->add_flag("--all", exported->all,
+                     "Also optimizer states: one file that --resume reads as a checkpoint");
+  verb->add_flag("--average", exported->averages,
+                 "In place of each weight its average, which a run with training.average has")
+      ->excludes(all);
   CLI::Validator size = CLI::AsSizeValue(true);
   size.description("");  // the units would fill a line of the help
   verb->add_option(

@@ -109,7 +109,11 @@ absl::Status Import(ImportArguments arguments, CliContext* context) {
                   << " `Constant` with several real numbers count as weights\n";
   }
   for (const std::string& note : imported->notes) *context->out << "note: " << note << "\n";
-  *context->out << "next: weir train " << arguments.job << " --init " << weights << "\n";
+  *context->out << (imported->job.graph().without_loss()
+                        ? absl::StrCat("next: weir eval ", arguments.job, " --init ", weights,
+                                       " --outputs results/")
+                        : absl::StrCat("next: weir train ", arguments.job, " --init ", weights))
+                << "\n";
   return absl::OkStatus();
 }
 
@@ -120,7 +124,8 @@ void AddImportVerb(CLI::App* app, CliContext* context) {
   CLI::App* verb =
       AddVerb(app, context, "import", "Make a job of a model of ONNX, and its weights beside it",
               "  weir import model.onnx -o job.textproto --loss cross_entropy\n"
-              "  weir import model.onnx --dim batch=8 --dim sequence=128 --loss cross_entropy",
+              "  weir import model.onnx --dim batch=8 --dim sequence=128 --loss cross_entropy\n"
+              "  weir import model.onnx    without a loss, to run the model: weir eval --outputs",
               [arguments, context] { return Import(*arguments, context); });
   verb->add_option("MODEL", arguments->model, "The file of ONNX")->type_name("PATH")->required();
   verb->add_option("-o,--out", arguments->job,
@@ -132,11 +137,13 @@ void AddImportVerb(CLI::App* app, CliContext* context) {
       ->type_name("NAME=SIZE");
   verb->add_option(
           "--loss", arguments->options.loss,
-          "cross_entropy or mse between an output and targets; without it, an output is the loss")
+          "cross_entropy or mse between an output and targets; without it, the only output is "
+          "the loss if it is a single number, and else the outputs are results to run for")
       ->type_name("KIND");
   verb->add_option(
           "--output", arguments->options.output,
-          "The output, or any other tensor of the file, that the loss reads [the only output]")
+          "The output, or any other tensor of the file, that the loss reads or that is the only "
+          "result [the outputs]")
       ->type_name("NAME");
   verb->add_option("--targets", arguments->options.targets,
                    "The name of the input with the targets")

@@ -631,6 +631,42 @@ TEST(CliTest, TrainsSavesAndTellsTheLoss) {
   EXPECT_EQ(Weir({"eval", job, "--init", weights}).code, 65) << "synthetic data holds nothing out";
 }
 
+TEST(CliTest, AModelWithoutALossIsCheckedPlannedAndRunButNotTrained) {
+  const std::string job = WriteFile("results.textproto", R"pb(
+    name: "results"
+    graph {
+      dim { name: "samples" size: 4 }
+      dim { name: "wide" size: 8 }
+      function {
+        name: "main"
+        input { name: "x" type: "f32[samples, wide]" }
+        node { name: "y" op: "relu" input: "x" }
+        output: "y"
+      }
+      main: "main"
+      without_loss: true
+    }
+    rule { dim: "samples" axis: "dp" }
+    data { synthetic {} }
+  )pb");
+  const Outcome checked = Weir({"check", job, "--mesh", "dp=2"});
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("has no loss: 0 weights, 1 output, on 2 devices"));
+  for (const char* verb : {"plan", "dims", "search"}) {
+    const Outcome shown = Weir({verb, job, "--mesh", "dp=2"});
+    EXPECT_EQ(shown.code, 0) << verb << ": " << shown.err;
+  }
+  const std::string folder = PathFor("results");
+  const Outcome run = Weir({"eval", job, "--mesh", "dp=2", "--outputs", folder});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("ran 4 samples in 1 step"));
+  EXPECT_THAT(run.out, HasSubstr("y.npy f32[4, 8]"));
+  const Outcome trained = Weir({"train", job});
+  EXPECT_EQ(trained.code, 65);
+  EXPECT_THAT(trained.err, HasSubstr("W0616"));
+  EXPECT_THAT(Weir({"eval", job}).err, HasSubstr("W0622"));
+}
+
 TEST(CliTest, CheckpointsAreImportedListedCheckedAndConverted) {
   const std::string job = SmallJob(), file = PathFor("states.safetensors"), run = PathFor("run");
   ASSERT_EQ(Weir({"train", job, "--threads", "1", "--save", file}).code, 0);

@@ -1,4 +1,4 @@
-// weir train and weir eval, and weir worker, which train starts.
+// weir train, and weir worker, which train starts.
 #include <unistd.h>
 
 #include <algorithm>
@@ -148,11 +148,41 @@ struct Failures {
   int64_t lost_ns = 0;              // the time
   bool is_replacing = false;        // the next loss is of a process that is slow
   bool is_ended_by_signal = false;  // and not by the failure
+  // The job with fewer replicas with which the run goes on; nullopt once a step of it is done.
+  std::optional<proto::Job> smaller;
 };
+
+// Makes the job of the run smaller, because these processes do not come back. Returns how, for
+// people; an empty text: the job stays.
+using ShrinkJob = std::function<absl::StatusOr<std::string>(const fleet::Fleet::Replacement& lost)>;
+
+// Returns with which processes the others live on, for people; an empty text: they cannot, and a
+// line has said why.
+std::string WhoReplaces(const fleet::Fleet::Replacement& replacement, const ShrinkJob& shrink,
+                        Failures* failures, OngoingRun* run) {
+  const bool is_refused = !failures->refusal.empty();
+  if (!is_refused && !failures->smaller.has_value() && replacement.status.ok())
+    return absl::StrCat(replacement.text, ", and the others live on");
+  const absl::StatusOr<std::string> smaller = shrink(replacement);
+  if (smaller.ok() && !smaller->empty()) {
+    const std::string why = is_refused                 ? failures->refusal
+                            : !replacement.status.ok() ? "no host takes its place"
+                                                       : "the mesh was about to become smaller";
+    return absl::StrCat(replacement.lost, " does not come back (", why,
+                        "), and the others go on with ", *smaller);
+  }
+  if (is_refused) return "";
+  const absl::Status& why = replacement.status.ok() ? smaller.status() : replacement.status;
+  Tell(absl::StrCat("WARNING: the other processes cannot live on: ",
+                    why.ok() ? "the job cannot become smaller" : why.message()),
+       run);
+  return "";
+}
 
 // Decides after a failure of a process whether the others live on, and says so. If a signal has
 // asked the job to end, then they live on to save what the run has.
-bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext* context) {
+bool GoesOn(int64_t steps_done, const ShrinkJob& shrink, Failures* failures, OngoingRun* run,
+            CliContext* context) {
   const launch::FailureReport report = run->fleet->ReportLoss();
   if (report.text.empty()) return false;
   const launch::FailureReport before = std::exchange(failures->last, report);
@@ -163,18 +193,13 @@ bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext*
   failures->refusal = is_replaced ? ""
                                   : failures->policy.Note({who, report.what, report.where,
                                                            steps_done, report.time_ns / 1'000'000});
-  if (!failures->refusal.empty()) return false;
-  const fleet::Fleet::Replacement replacement = run->fleet->ForeseeReplacement();
-  if (!replacement.status.ok()) {
-    Tell(
-        absl::StrCat("WARNING: the other processes cannot live on: ", replacement.status.message()),
-        run);
-    return false;
-  }
+  const std::string who_replaces =
+      WhoReplaces(run->fleet->ForeseeReplacement(), shrink, failures, run);
+  if (who_replaces.empty()) return false;
   *context->err << report.text << std::flush;
   ++failures->recoveries;
   std::string line = absl::StrCat("WARNING: recovery ", failures->recoveries, " after step ",
-                                  steps_done, ": ", replacement.text, ", and the others live on");
+                                  steps_done, ": ", who_replaces);
   if (failures->is_recovering) {
     absl::StrAppend(&line, "; no step is done since the loss of ",
                     absl::StrJoin(failures->lost, " and "));
@@ -199,6 +224,7 @@ bool GoesOn(int64_t steps_done, Failures* failures, OngoingRun* run, CliContext*
 // Says how the job goes on once a step is done again. Returns the seconds since the failure.
 double SayRecovered(const train::RunRecovery& recovery, Failures* failures, OngoingRun* run) {
   failures->is_recovering = false;
+  failures->smaller.reset();
   const double seconds = static_cast<double>(run->clock.NowNs() - failures->lost_ns) * 1e-9;
   Tell(absl::StrFormat(recovery.has_step
                            ? "a step is done again, %.2f s after the failure: %s"
@@ -273,34 +299,47 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
   return true;
 }
 
-// Makes the job smaller for its next start, if a host is lost whose place no other takes and
-// --min-devices allows that. `written` is the job as it was before hosts were told.
-absl::Status MakeSmaller(const TrainArguments& arguments, const proto::Job& written,
-                         fleet::FleetOptions* processes, JobToTrain* read, OngoingRun* run) {
-  const fleet::Fleet& before = *run->fleet;
-  if (arguments.min_devices == 0 || !before.LacksHosts()) return absl::OkStatus();
+// Makes the job smaller, to replicas that fit so many devices. `written` is the job as it was
+// before hosts were told. Returns how, for people; an empty text: the job stays, because it would
+// have fewer devices than --min-devices.
+absl::StatusOr<std::string> MakeSmaller(const TrainArguments& arguments, const proto::Job& written,
+                                        int devices_left, fleet::FleetOptions* processes,
+                                        JobToTrain* read, OngoingRun* run) {
   std::optional<job::FewerReplicas> smaller =
-      job::WithFewerReplicas(written, before.num_ranks_left(), arguments.min_devices);
+      job::WithFewerReplicas(written, devices_left, arguments.min_devices);
   if (!smaller.has_value()) {
-    Tell(absl::StrCat("WARNING: the job does not become smaller: of its devices, ",
-                      before.num_ranks_left(), " are left, and --min-devices is ",
-                      arguments.min_devices),
+    Tell(absl::StrCat("WARNING: the job does not become smaller: of its devices, ", devices_left,
+                      " are left, and --min-devices is ", arguments.min_devices),
          run);
-    return absl::OkStatus();
+    return "";
   }
-  Tell(absl::StrCat("WARNING: no host takes the place of a lost one, so the job goes on with ",
-                    smaller->text),
-       run);
-  int num_ranks = 0;
-  for (const WorkerId worker : before.workers())
-    num_ranks += static_cast<int>(before.ranks_of(worker).size());
-  processes->processes = std::max<int>(
-      1, before.num_workers() * static_cast<int>(smaller->devices) / std::max(num_ranks, 1));
+  int64_t devices = 1;
+  for (const proto::MeshAxisSpec& axis : written.mesh().axis()) devices *= axis.size();
+  processes->processes = static_cast<int>(
+      std::max<int64_t>(1, run->fleet->num_workers() * smaller->devices / devices));
   processes->lost = fleet::FleetOptions::Lost::kLeftOut;
   read->job = std::move(smaller->job);
   fleet::TellHosts(*processes, &read->job);
   read->costs.TellHosts(&read->job);
-  return LayOutAndSay(arguments, read->rule_costs, &read->job, run->console);
+  WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments, read->rule_costs, &read->job, run->console));
+  return smaller->text;
+}
+
+// Makes the job smaller for its next start, if a host is lost whose place no other takes and
+// --min-devices allows that.
+absl::Status MakeSmallerForRestart(const TrainArguments& arguments, const proto::Job& written,
+                                   fleet::FleetOptions* processes, JobToTrain* read,
+                                   OngoingRun* run) {
+  if (arguments.min_devices == 0 || !run->fleet->LacksHosts()) return absl::OkStatus();
+  WEIR_ASSIGN_OR_RETURN(
+      const std::string text,
+      MakeSmaller(arguments, written, run->fleet->num_ranks_left(), processes, read, run));
+  if (!text.empty()) {
+    Tell(absl::StrCat("WARNING: no host takes the place of a lost one, so the job goes on with ",
+                      text),
+         run);
+  }
+  return absl::OkStatus();
 }
 
 // Returns "; 2 restarts; 1 recovery", as far as there were any.
@@ -374,9 +413,23 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
                              .window_ms = std::llround(arguments.restart_window_seconds * 1e3)})};
   train::RunStanding standing;
   options.standing = &standing;
+  const ShrinkJob shrink =
+      [&](const fleet::Fleet::Replacement& lost) -> absl::StatusOr<std::string> {
+    if (arguments.min_devices == 0) return "";
+    processes.lost_hosts = lost.lost_hosts;
+    WEIR_ASSIGN_OR_RETURN(const std::string text,
+                          MakeSmaller(arguments, written, lost.ranks_left, &processes, &read, run));
+    if (text.empty()) return text;
+    failures.smaller = read.job;
+    if (options.processes > 0) options.processes = processes.processes;
+    return text;
+  };
   if (processes.recovers) {
     options.may_recover = [&](int64_t steps_done) {
-      return GoesOn(steps_done, &failures, run, context);
+      return GoesOn(steps_done, shrink, &failures, run, context);
+    };
+    options.smaller_job = [&failures]() -> const proto::Job* {
+      return failures.smaller.has_value() ? &*failures.smaller : nullptr;
     };
     options.recovered = [&](const train::RunRecovery& recovery) {
       return SayRecovered(recovery, &failures, run);
@@ -406,7 +459,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     if (report.text.empty()) break;
     processes.lost_hosts = run->fleet->LostHosts();
     if (restarts && StartsAgain(report, standing, &failures, &options, run)) {
-      WEIR_RETURN_IF_ERROR(MakeSmaller(arguments, written, &processes, &read, run));
+      WEIR_RETURN_IF_ERROR(MakeSmallerForRestart(arguments, written, &processes, &read, run));
+      if (options.processes > 0) options.processes = processes.processes;
       continue;
     }
     run->failure = report.text;
@@ -513,26 +567,6 @@ absl::Status RunTrain(TrainArguments arguments, bool dry_run, CliContext* contex
   return status;
 }
 
-constexpr char kInitHelp[] = "The weights: safetensors, an index of them, or a folder";
-
-struct EvalArguments {
-  JobArguments job;
-  std::string init;
-  int threads = 0;
-};
-
-absl::Status RunEval(const EvalArguments& arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(proto::Job job, arguments.job.Read());
-  WEIR_RETURN_IF_ERROR(SettleRulesConfined(&job));
-  WEIR_ASSIGN_OR_RETURN(const std::string products, sim::SettleProducts(&job));
-  if (!products.empty()) *context->err << products << "\n";
-  WEIR_ASSIGN_OR_RETURN(const std::string init, weights::WeightFileOf(arguments.init));
-  WEIR_ASSIGN_OR_RETURN(train::Evaluation evaluation,
-                        train::EvaluateWeights(job, init, arguments.threads, arguments.job.path));
-  *context->out << train::EvaluationText(job, evaluation) << "\n";
-  return absl::OkStatus();
-}
-
 void AddTrain(CLI::App* app, CliContext* context) {
   auto train = std::make_shared<TrainArguments>();
   auto dry_run = std::make_shared<bool>(false);
@@ -617,18 +651,6 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
   AddTrain(app, context);
   AddWorker(app, context);
   AddAgent(app, context);
-
-  auto eval = std::make_shared<EvalArguments>();
-  CLI::App* verb =
-      AddVerb(app, context, "eval", "Evaluate weights on the held-out part of a job's data",
-              "  weir eval gpt.textproto --init gpt.safetensors",
-              [eval, context] { return RunEval(*eval, context); });
-  eval->job.AddTo(verb, context, JobArguments::Data::kOpened);
-  eval->job.AddRulesFlag(verb);
-  verb->add_option("--init", eval->init, kInitHelp)->type_name("PATH")->required();
-  verb->add_option("--threads", eval->threads, "Threads per device [cores / devices]")
-      ->type_name("N")
-      ->check(IsCount(1));
 }
 
 }  // namespace weir::cli

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "compiler/job/import_graph.h"
 #include "runtime/base/status.h"
 #include "tools/sandbox/run_confined.h"
 #include "tools/sim/product_ways.h"
@@ -76,6 +77,7 @@ absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOp
   WEIR_ASSIGN_OR_RETURN(planned.placed, plan::PlaceAxes(place, &read->job));
   WEIR_ASSIGN_OR_RETURN(planned.collectives,
                         plan::SettleCollectives(read->costs.model(), "", &read->job));
+  if (options.mode == compiler::PlanMode::kTrain) options.mode = compiler::ModeOf(read->job);
   options.costs = &read->costs.model();
   WEIR_ASSIGN_OR_RETURN(planned.plan, compiler::CompileJob(read->job, options));
   return planned;

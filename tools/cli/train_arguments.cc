@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "compiler/job/check_training.h"
+#include "compiler/job/import_graph.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "tools/checkpoint/find_whole.h"
@@ -175,8 +176,10 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
     // The number of ranks does not depend on rules, which a search may still have to find.
     proto::Job with_written_rules = job;
     with_written_rules.clear_rules();
+    compiler::CompileOptions compile;
+    compile.mode = compiler::ModeOf(job);
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
-                          train::CompileConfined(with_written_rules, {}));
+                          train::CompileConfined(with_written_rules, compile));
     WEIR_ASSIGN_OR_RETURN(options.ranks_shown,
                           launch::ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
   }
@@ -312,9 +315,8 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->capture_default_str()
       ->group("Hosts");
   verb->add_option("--min-devices", min_devices,
-                   "If no host takes the place of a lost one, go on from the last checkpoint with "
-                   "fewer replicas (axis dp) and more micro-batches, on N devices at least [the "
-                   "mesh stays]")
+                   "If a lost process does not come back, go on with fewer replicas (axis dp) and "
+                   "more micro-batches, on N devices at least [the mesh stays]")
       ->type_name("N")
       ->check(IsCount(1))
       ->group("Hosts");
@@ -342,7 +344,8 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
     return Rejected({"W0733", "--buddy-every", "--on-failure elastic, which uses these copies",
                      "--on-failure " + on_failure, "--on-failure elastic"});
   }
-  if (min_devices > 0) {
+  const bool has_processes_here = found.listed.empty() && fleet.processes > 0;
+  if (min_devices > 0 && !(has_processes_here && on_failure == "elastic")) {
     WEIR_RETURN_IF_ERROR(
         CheckHostsOfLoss(absl::StrCat("--min-devices ", min_devices), on_failure, found));
   }

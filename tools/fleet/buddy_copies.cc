@@ -27,8 +27,23 @@ void SetCharge(WorkerId worker, RankId peer, const std::vector<GuardedShard>& sh
 
 IdVector<WorkerId, std::string> HostsOf(const Fleet& fleet) {
   IdVector<WorkerId, std::string> host_of;
-  for (const WorkerId worker : fleet.workers()) host_of.push_back(fleet.HostOf(worker));
+  for (const WorkerId worker : fleet.ranks_of().ids()) host_of.push_back(fleet.HostOf(worker));
   return host_of;
+}
+
+// Chooses among the workers of the job.
+IdVector<WorkerId, std::optional<WorkerId>> BuddiesOf(const Fleet& fleet) {
+  const std::vector<WorkerId>& workers = fleet.workers();
+  IdVector<WorkerId, std::string> host_of;  // host_of[i]: of the i-th of them
+  for (const WorkerId worker : workers) host_of.push_back(fleet.HostOf(worker));
+  const auto chosen = ChooseBuddies(host_of);
+  IdVector<WorkerId, std::optional<WorkerId>> buddy_of(fleet.ranks_of().size());
+  for (const WorkerId i : chosen.ids()) {
+    if (chosen[i].has_value())
+      buddy_of[workers[static_cast<size_t>(i.value())]] =
+          workers[static_cast<size_t>(chosen[i]->value())];
+  }
+  return buddy_of;
 }
 
 }  // namespace
@@ -41,14 +56,15 @@ void BuddyCopies::Open(Fleet* fleet, int64_t every, const UpdateRate& updates,
   updates_ = updates;
   if (every == 0) return;
   lone_ = LoneOf(shards_of);
-  if (fleet->num_workers() < 2) {
+  every_ = 0;
+  if (fleet->workers().size() < 2) {
     console->Say("buddy copies need a second process, and this job has one: none are made");
   } else if (std::all_of(lone_.begin(), lone_.end(),
                          [](const std::vector<GuardedShard>& lone) { return lone.empty(); })) {
-    console->Say(
-        absl::StrCat("every state has a replica ",
-                     fleet->HostOf(WorkerId(0)).empty() ? "in another process" : "on another host",
-                     ": no buddy copies are needed"));
+    console->Say(absl::StrCat(
+        "every state has a replica ",
+        fleet->HostOf(fleet->workers().front()).empty() ? "in another process" : "on another host",
+        ": no buddy copies are needed"));
   } else {
     every_ = every;
   }
@@ -64,7 +80,7 @@ absl::Status BuddyCopies::Join(const IdVector<RankId, std::vector<HeldState>>& s
   begun_.reset();
   is_ordered_ = false;
   next_ = 0;
-  buddy_of_ = ChooseBuddies(HostsOf(*fleet_));
+  buddy_of_ = BuddiesOf(*fleet_);
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   size_t num_ranks = 0;
   for (const WorkerId worker : fleet_->workers()) num_ranks += fleet_->ranks_of(worker).size();

@@ -69,6 +69,22 @@ TEST(StatePartsTest, AStateIsGivenOutWhenItIsWhole) {
   EXPECT_EQ(*parts.Add(RankId(0), "w", 2, "cd", 4), std::optional<std::string>("abcd"));
 }
 
+TEST(StatePartsTest, AShardIsGivenOutWhenItsLastPartHasCome) {
+  StateParts parts;
+  const TensorSlice shard{DType::kI32, {2, 2}, {0, 2}, {2, 4}};
+  const TensorSlice left{DType::kI32, {2, 1}, {0, 2}, {2, 4}};
+  const TensorSlice right{DType::kI32, {2, 1}, {0, 3}, {2, 4}};
+  const auto first = parts.AddPart(RankId(0), "w", right, shard, "bbbbdddd");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_FALSE(first->has_value());
+  const auto whole = parts.AddPart(RankId(0), "w", left, shard, "aaaacccc");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->value_or(""), "aaaabbbbccccdddd");
+  const TensorSlice outside{DType::kI32, {2, 1}, {0, 1}, {2, 4}};
+  EXPECT_FALSE(parts.AddPart(RankId(0), "w", outside, shard, "aaaacccc").ok());
+  EXPECT_FALSE(parts.AddPart(RankId(0), "w", left, shard, "aaaa").ok()) << "too few bytes";
+}
+
 TEST(StatePartsTest, PartsComeInOrderAndFit) {
   StateParts parts;
   EXPECT_FALSE(parts.Add(RankId(0), "w", 2, "cd", 4).ok());

@@ -69,10 +69,24 @@ FleetOptions WithHeartbeat(FleetOptions options, size_t num_workers) {
   return options;
 }
 
+std::vector<WorkerId> AllOf(const IdVector<WorkerId, std::vector<RankId>>& ranks_of) {
+  std::vector<WorkerId> workers;
+  for (const WorkerId worker : ranks_of.ids()) workers.push_back(worker);
+  return workers;
+}
+
+IdVector<WorkerId, size_t> SizesOf(const IdVector<WorkerId, std::vector<RankId>>& ranks_of) {
+  IdVector<WorkerId, size_t> sizes;
+  for (const std::vector<RankId>& ranks : ranks_of) sizes.push_back(ranks.size());
+  return sizes;
+}
+
 }  // namespace
 
 Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOptions& options)
     : ranks_of_(std::move(ranks_of)),
+      workers_(AllOf(ranks_of_)),
+      room_of_(SizesOf(ranks_of_)),
       options_(WithHeartbeat(options, ranks_of_.size())),
       job_id_(control::MakeJobId()),
       started_ns_(clock_.NowNs()),
@@ -163,7 +177,7 @@ absl::Status Fleet::StartCoordinator() {
   options.may_publish = [this](WorkerId worker, const std::string& key) {
     RankId owner = transport::RankOfCardSubject(key);
     if (!owner.has_value()) owner = collective::RankOfIdSubject(key);
-    const std::vector<RankId>& ranks = ranks_of_[worker];
+    const std::vector<RankId> ranks = RanksNow(worker);
     return std::find(ranks.begin(), ranks.end(), owner) != ranks.end();
   };
   options.on_event = [this](WorkerId worker, const std::string& event) {
@@ -235,6 +249,7 @@ int Fleet::NumFrozen() {
 }
 
 void Fleet::TakeExit(const launch::WorkerExit& exit) {
+  if (!IsOfJob(exit.worker)) return;
   const bool is_clean = exit.code == 0 && exit.signal == 0 && exit.lost.empty();
   if (is_clean && ending_.load()) return;
   launch::FailureEvent event = launch::EventOf(exit, ranks_of_[exit.worker]);
@@ -282,6 +297,7 @@ void Fleet::TakeLost() {
     is_explaining_ = !lost.empty();
   }
   for (launch::FailureEvent& event : lost) {
+    if (!IsOfJob(event.worker)) continue;
     event.ranks = ranks_of_[event.worker];
     event.pid = supervisor_->pid(event.worker);
     event.host = HostOf(event.worker);
@@ -335,7 +351,7 @@ int64_t Fleet::ExcuseMs(WorkerId worker) {
     options_.console->Say(
         absl::StrFormat("the process of %s (%s) gets no core: no heartbeat for %.1f s, though it "
                         "is ready to run; other programs use the machine",
-                        launch::RankLabel(ranks_of_[worker]),
+                        launch::RankLabel(RanksNow(worker)),
                         launch::ProcessText(supervisor_->pid(worker), HostOf(worker)),
                         static_cast<double>(options_.dead_after_ms) * 1e-3));
   }
@@ -360,7 +376,7 @@ void Fleet::CheckProgress() {
     if (!health[worker].progress.done) unfinished.push_back(worker);
   }
   // No other worker has an actor that waits, so no account of waits names this worker.
-  if (unfinished.size() == 1 && num_workers() > 1) {
+  if (unfinished.size() == 1 && workers_.size() > 1) {
     event.details.push_back(absl::StrCat("all other ranks have done their acts and wait for ",
                                          launch::RankLabel(ranks_of_[unfinished.front()])));
   }

@@ -106,15 +106,17 @@ class Fleet {
 
   // Returns whether workers may have no files in common with this process.
   bool is_spread_over_hosts() const { return !options_.hosts.empty(); }
+  // Returns the number of workers at the start of the job. Some may have left it since.
   int num_workers() const { return ranks_of_.next_id().value(); }
-  IdRange<WorkerId> workers() const { return ranks_of_.ids(); }
+  // Returns the workers of the job, without those that have left it (Replace::kNone, Dismiss).
+  const std::vector<WorkerId>& workers() const { return workers_; }
   const std::vector<RankId>& ranks_of(WorkerId worker) const { return ranks_of_[worker]; }
   const IdVector<WorkerId, std::vector<RankId>>& ranks_of() const { return ranks_of_; }
   // Returns the name of the worker's host; empty if the job has one host.
   std::string HostOf(WorkerId worker) const;
   // Returns the hosts that are lost. Call after Finish.
   std::set<HostId> LostHosts() const;
-  // Returns how many ranks were on other hosts. Call after Finish.
+  // Returns how many ranks had room on other hosts. Call after Finish.
   int num_ranks_left() const;
   // Returns whether no host takes the place of a lost one. Call after Finish.
   bool LacksHosts() const { return on_hosts_ != nullptr && !PlacesFromNowOn().ok(); }
@@ -154,13 +156,23 @@ class Fleet {
   struct Replacement {
     absl::Status status;  // kFailedPrecondition (W0727): no host takes the place of a lost one
     std::string text;     // if ok: "the process of rank 1 starts anew", for people
+    std::string lost;     // "the process of rank 1"
+    int ranks_left = 0;   // for how many ranks the processes have room that are not lost
+    std::set<HostId> lost_hosts;
   };
   Replacement ForeseeReplacement();
   // Call after a report of ReportLoss. Begins the next epoch: the other processes leave the old
-  // one, and the lost processes start anew. Returns the workers that are new, once they have said
-  // hello. kUnavailable, kDeadlineExceeded: another process was lost meanwhile, or a process did
-  // not come.
-  absl::StatusOr<std::vector<WorkerId>> BeginEpoch();
+  // one, and the lost processes start anew, or, with Replace::kNone, leave the job. Returns the
+  // lost workers: those that are new, once they have said hello. kUnavailable, kDeadlineExceeded:
+  // another process was lost meanwhile, or a process did not come.
+  enum class Replace : uint8_t { kAll, kNone };
+  absl::StatusOr<std::vector<WorkerId>> BeginEpoch(Replace replace = Replace::kAll);
+  // Call between two Calls of an epoch in which ranks are not open yet. Spreads so many ranks over
+  // the workers, in order, each with at most as many as it had at the start: from now on ranks_of
+  // are these. A worker may have none. kFailedPrecondition: the workers have no room for them.
+  absl::Status Spread(int num_ranks);
+  // Lets the workers without ranks leave the job in order.
+  void DismissIdle();
   // Returns the number of control messages of other epochs that were refused.
   int64_t num_fenced() const { return coordinator()->num_fenced(); }
 
@@ -207,8 +219,10 @@ class Fleet {
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
   // done.
   void LetWatcherDo(std::function<void()> act) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The watching thread calls these five.
-  absl::Status StartAnew(const std::vector<WorkerId>& lost) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The watching thread calls these six.
+  absl::Status StartAnew(const std::vector<WorkerId>& lost, Replace replace)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Leave(const std::vector<WorkerId>& gone) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status StartOneAnew(WorkerId worker) ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<WorkerId> WorkersToStart() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<IdVector<WorkerId, HostId>> PlacesFromNowOn() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -247,7 +261,15 @@ class Fleet {
   std::string MarksOfFailures();
   void GatherTrace(const IdVector<WorkerId, int64_t>& clock_offset_ns);
 
-  const IdVector<WorkerId, std::vector<RankId>> ranks_of_;
+  bool IsOfJob(WorkerId worker) const;
+  // Returns the worker's ranks. Any thread.
+  std::vector<RankId> RanksNow(WorkerId worker) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // watcher_ writes these two, under mutex_, while the caller waits. So both threads read them
+  // without the mutex, and any other thread reads them under it.
+  IdVector<WorkerId, std::vector<RankId>> ranks_of_;
+  std::vector<WorkerId> workers_;             // of the job, in order
+  const IdVector<WorkerId, size_t> room_of_;  // the number of ranks of each worker at the start
   FleetOptions options_;
   std::string job_id_;
   MonotonicClock clock_;

@@ -76,8 +76,8 @@ absl::Status FleetCheckpoint::BeginAll(const train::CheckpointOrder& order,
     begin->set_directory(std::filesystem::absolute(order.directory, error).string());
     begin->set_step(order.facts.step);
     begin->set_token(commit_.token());
-    begin->set_bytes_per_second((order.bytes_per_second + fleet_->num_workers() - 1) /
-                                fleet_->num_workers());
+    const auto share = static_cast<int64_t>(fleet_->workers().size());
+    begin->set_bytes_per_second((order.bytes_per_second + share - 1) / share);
     begin->set_sends(parts_[worker].sender.has_value());
   }
   WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
@@ -117,7 +117,8 @@ absl::Status FleetCheckpoint::OpenFiles(const proto::WorkerAnswer& answer,
 }
 
 bool FleetCheckpoint::IsWritten() const {
-  return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.is_done; });
+  return std::all_of(fleet_->workers().begin(), fleet_->workers().end(),
+                     [this](WorkerId worker) { return parts_[worker].is_done; });
 }
 
 bool FleetCheckpoint::MayFetch(train::JobRunner::Wait wait) {

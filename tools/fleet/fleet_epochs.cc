@@ -155,18 +155,22 @@ std::vector<WorkerId> Fleet::WorkersToStart() const {
   const std::vector<WorkerId> running = supervisor_->running();
   IdVector<WorkerId, bool> is_there;
   for (const control::WorkerHealth& health : coordinator()->Health()) {
-    is_there.push_back(health.connected &&
-                       std::count(running.begin(), running.end(), is_there.next_id()) > 0);
+    const WorkerId worker = is_there.next_id();
+    is_there.push_back(
+        !IsOfJob(worker) ||
+        (health.connected && std::count(running.begin(), running.end(), worker) > 0));
   }
   return WorkersToReplace(std::move(lost), is_there);
 }
 
-absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
+absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost, Replace replace) {
   std::vector<std::string> names;
   for (const WorkerId worker : lost) names.push_back(launch::RankLabel(ranks_of_[worker]));
+  const bool starts = replace == Replace::kAll;
   const absl::Status reason = absl::UnavailableError(
-      absl::StrCat("the process of ", absl::StrJoin(names, " and "), " was lost, and starts anew"));
-  if (on_hosts_ != nullptr) WEIR_RETURN_IF_ERROR(PlacesFromNowOn().status());
+      absl::StrCat("the process of ", absl::StrJoin(names, " and "),
+                   starts ? " was lost, and starts anew" : " was lost, and the mesh changes"));
+  if (on_hosts_ != nullptr && starts) WEIR_RETURN_IF_ERROR(PlacesFromNowOn().status());
   const uint32_t epoch = epoch_.load() + 1;
   {
     // What the coordinator loses from here on is of the new epoch. What it lost before, and nobody
@@ -176,7 +180,8 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
     DropSettled(lost, &lost_);
   }
   coordinator()->BeginEpoch(epoch, lost, reason);
-  for (const WorkerId worker : lost) {
+  if (!starts) Leave(lost);
+  for (const WorkerId worker : starts ? lost : std::vector<WorkerId>()) {
     // Whether a process can start follows from no other process.
     const absl::Status started = StartOneAnew(worker);
     if (!started.ok()) return WithCode(absl::StatusCode::kFailedPrecondition, started);
@@ -188,14 +193,61 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch() {
+bool Fleet::IsOfJob(WorkerId worker) const {
+  return std::binary_search(workers_.begin(), workers_.end(), worker);
+}
+
+std::vector<RankId> Fleet::RanksNow(WorkerId worker) const {
+  MutexLock lock(&mutex_);
+  return ranks_of_[worker];
+}
+
+// Lets workers be no part of the job any more. What still ends of them is no failure.
+void Fleet::Leave(const std::vector<WorkerId>& gone) {
+  coordinator()->Dismiss(gone);
+  MutexLock lock(&mutex_);
+  std::erase_if(workers_, [&gone](WorkerId worker) {
+    return std::count(gone.begin(), gone.end(), worker) > 0;
+  });
+  for (const WorkerId worker : gone) ranks_of_[worker].clear();
+}
+
+absl::Status Fleet::Spread(int num_ranks) {
+  IdVector<WorkerId, std::vector<RankId>> ranks_of(ranks_of_.size());
+  int next = 0;
+  for (const WorkerId worker : workers()) {
+    while (next < num_ranks && ranks_of[worker].size() < room_of_[worker])
+      ranks_of[worker].push_back(RankId(next++));
+  }
+  if (next < num_ranks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the processes have room for ", next, " ranks, and not for ", num_ranks));
+  }
+  LetWatcherDo([&] {
+    MutexLock lock(&mutex_);
+    ranks_of_ = std::move(ranks_of);
+  });
+  return absl::OkStatus();
+}
+
+void Fleet::DismissIdle() {
+  LetWatcherDo([&] {
+    std::vector<WorkerId> idle;
+    for (const WorkerId worker : workers_) {
+      if (ranks_of_[worker].empty()) idle.push_back(worker);
+    }
+    Leave(idle);
+  });
+}
+
+absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch(Replace replace) {
   std::vector<WorkerId> lost;
   LetWatcherDo([&] { lost = WorkersToStart(); });
   if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
   SayAlsoLost(lost);
-  anew_ = lost;
+  if (replace == Replace::kAll) anew_ = lost;
   absl::Status started;
-  LetWatcherDo([&] { started = StartAnew(lost); });
+  LetWatcherDo([&] { started = StartAnew(lost, replace); });
   WEIR_RETURN_IF_ERROR(started);
   WEIR_RETURN_IF_ERROR(WaitForHellos());
   anew_.clear();
@@ -212,7 +264,7 @@ void Fleet::SayAlsoLost(const std::vector<WorkerId>& lost) {
       continue;
     const std::string line =
         absl::StrCat("WARNING: the process of ", launch::RankLabel(ranks_of_[worker]),
-                     " was lost a moment later, and starts anew, too");
+                     " was lost a moment later, too");
     options_.console->Say(line);
     if (options_.live != nullptr) options_.live->Say(line);
   }

@@ -1,7 +1,6 @@
 #include "tools/fleet/fleet_generation.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,10 +8,10 @@
 #include "compiler/ir/rhythm_codec.h"
 #include "runtime/base/status.h"
 #include "tools/fleet/fleet_start.h"
+#include "tools/fleet/plan_check.h"
 #include "tools/fleet/worker_facts.h"
 #include "tools/fleet/worker_generation.h"
 #include "tools/train/job_session.h"
-#include "tools/train/memory_budget.h"
 #include "tools/train/prepare_training.h"
 
 namespace weir::fleet {
@@ -20,24 +19,6 @@ namespace {
 
 // The rows of logits in one answer. A vocabulary of 256k tokens then makes 8 MiB of them.
 constexpr size_t kRowsPerAnswer = 8;
-
-// Checks what a process that holds all ranks checks when it opens its session.
-absl::StatusOr<IdVector<RankId, int64_t>> CheckPlan(const compiler::LogicalPlan& plan, int threads,
-                                                    bool is_on_hosts) {
-  train::MemoryBudget budget = train::BudgetOf(*plan.job);
-  if (is_on_hosts) {
-    budget.machine_bytes = std::numeric_limits<int64_t>::max();  // the hosts check themselves
-  } else {
-    WEIR_RETURN_IF_ERROR(train::CheckMachine(plan, threads));
-  }
-  WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans of,
-                        train::NeedAndPlansOf(plan, train::Beside::kNothing));
-  WEIR_RETURN_IF_ERROR(train::CheckNeed(plan, train::Beside::kNothing, of.need, budget));
-  IdVector<RankId, int64_t> bytes_of_rank;
-  for (int32_t rank = 0; rank < plan.mesh.num_ranks(); ++rank)
-    bytes_of_rank.push_back(of.need.bytes_of_stage.at(plan.places.PlaceOf(RankId(rank))));
-  return bytes_of_rank;
-}
 
 }  // namespace
 

@@ -199,8 +199,7 @@ int Fleet::num_ranks_left() const {
   const std::set<HostId> lost = LostHosts();
   size_t count = 0;
   for (const WorkerId worker : workers()) {
-    if (options_.hosts.empty() || lost.count(HostIdOf(worker)) == 0)
-      count += ranks_of_[worker].size();
+    if (options_.hosts.empty() || lost.count(HostIdOf(worker)) == 0) count += room_of_[worker];
   }
   return static_cast<int>(count);
 }
@@ -208,15 +207,20 @@ int Fleet::num_ranks_left() const {
 // Returns where the workers are from now on. kFailedPrecondition: a host is lost, and no other
 // takes its place.
 absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesFromNowOn() const {
-  IdVector<WorkerId, HostId> host_of;
+  IdVector<WorkerId, HostId> all, host_of;  // host_of[i]: of the i-th worker of the job
   {
     MutexLock lock(&mutex_);
-    host_of = host_of_;
+    all = host_of_;
   }
+  for (const WorkerId worker : workers()) host_of.push_back(all[worker]);
   const std::set<HostId> lost = LostHosts();
-  std::optional<IdVector<WorkerId, HostId>> places =
+  const std::optional<IdVector<WorkerId, HostId>> places =
       ReplaceHosts(options_.listed_hosts, lost, host_of);
-  if (places.has_value()) return *std::move(places);
+  if (places.has_value()) {
+    for (const WorkerId i : places->ids())
+      all[workers_[static_cast<size_t>(i.value())]] = (*places)[i];
+    return all;
+  }
   std::set<std::string> names;
   for (const HostId host : host_of) {
     if (lost.count(host) > 0) names.insert(absl::StrCat("'", options_.hosts[host].host, "'"));
@@ -240,12 +244,28 @@ Fleet::Replacement Fleet::ForeseeReplacement() {
 
 Fleet::Replacement Fleet::Foresee() const {
   const std::vector<WorkerId> lost = WorkersToStart();
+  const auto processes = [](const std::vector<std::string>& names) {
+    return absl::StrCat(names.size() == 1 ? "the process of " : "the processes of ",
+                        absl::StrJoin(names, " and "));
+  };
+  Replacement replacement;
+  std::vector<std::string> names_of_lost;
+  for (const WorkerId worker : workers()) {
+    if (std::count(lost.begin(), lost.end(), worker) > 0) {
+      names_of_lost.push_back(launch::RankLabel(ranks_of_[worker]));
+    } else {
+      replacement.ranks_left += static_cast<int>(room_of_[worker]);
+    }
+  }
+  replacement.lost = processes(names_of_lost);
+  replacement.lost_hosts = LostHosts();
   std::vector<std::string> stay;
   std::map<std::pair<HostId, HostId>, std::vector<std::string>> moves;  // by the old and new host
   absl::StatusOr<IdVector<WorkerId, HostId>> places = IdVector<WorkerId, HostId>();
   if (on_hosts_ != nullptr) {
     places = PlacesFromNowOn();
-    if (!places.ok()) return {places.status(), ""};
+    replacement.status = places.status();
+    if (!places.ok()) return replacement;
   }
   for (const WorkerId worker : lost) {
     const std::string name = launch::RankLabel(ranks_of_[worker]);
@@ -255,10 +275,6 @@ Fleet::Replacement Fleet::Foresee() const {
       moves[{HostIdOf(worker), (*places)[worker]}].push_back(name);
     }
   }
-  const auto processes = [](const std::vector<std::string>& names) {
-    return absl::StrCat(names.size() == 1 ? "the process of " : "the processes of ",
-                        absl::StrJoin(names, " and "));
-  };
   std::vector<std::string> texts;
   if (!stay.empty())
     texts.push_back(
@@ -268,7 +284,8 @@ Fleet::Replacement Fleet::Foresee() const {
                                  processes(names), names.size() == 1 ? " starts" : " start",
                                  " anew on host '", options_.hosts[way.second].host, "'"));
   }
-  return {absl::OkStatus(), absl::StrJoin(texts, "; ")};
+  replacement.text = absl::StrJoin(texts, "; ");
+  return replacement;
 }
 
 // Starts the process of a worker anew, on another host if its own is lost. The watching thread

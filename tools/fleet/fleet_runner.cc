@@ -68,40 +68,49 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   WEIR_RETURN_IF_ERROR(LaunchFleet(options, num_ranks, prepared->bytes_of_rank, owner));
   Fleet* const fleet = owner->get();
 
-  std::unique_ptr<FleetRunner> runner(new FleetRunner(fleet));
-  runner->facts_.num_ranks = plan->mesh.num_ranks();
-  runner->facts_.mesh = plan->mesh.ToText();
-  const compiler::LogicalPlan* const evaluation = prepared->plans.evaluation.get();
-  const proto::RhythmSpec rhythm = compiler::ToProto(plan->rhythm);
-  const proto::RhythmSpec evaluation_rhythm =
-      evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : proto::RhythmSpec();
-  runner->set_place_ = [fleet, options, job](WorkerId worker, proto::OpenCommand* open) {
-    SetPlace(*fleet, worker, options, job, open);
-  };
+  std::unique_ptr<FleetRunner> runner(new FleetRunner(fleet, options, runner_options));
+  runner->runner_options_.prepared = nullptr;  // it may not outlive this call
   runner->console_ = options.console;
   runner->updates_ = compiler::UpdateRateOf(job.training());
   runner->steps_done_ = runner_options.first_step;
-  IdVector<WorkerId, proto::WorkerCommand>& commands = runner->open_commands_;
-  commands.resize(fleet->num_workers());
+  runner->layout_ = fleet->epoch();
+  runner->TakeJob(job, *prepared);
+  IdVector<WorkerId, proto::WorkerCommand> commands = runner->open_commands_;
   for (const WorkerId worker : fleet->workers()) {
-    proto::OpenCommand* open = commands[worker].mutable_open();
-    *open = OpenCommandFor(*fleet, worker, options, job, runner_options.threads_per_device,
-                           plan->plan_id);
+    proto::OpenCommand* const open = commands[worker].mutable_open();
     open->set_tells_shards(options.recovers);
-    open->set_first_step(runner_options.first_step);
-    open->set_sample_offset(runner_options.sample_offset);
-    open->set_on_nonfinite(CommandOf(runner_options.on_nonfinite));
-    *open->mutable_rhythm() = rhythm;
-    if (evaluation != nullptr) *open->mutable_evaluation_rhythm() = evaluation_rhythm;
+    open->set_layout(runner->layout_);
+    open->set_states_layout(runner->layout_);
   }
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
   WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet, job, answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
   runner->NoteInputsChecked();
-  if (options.recovers)
-    WEIR_RETURN_IF_ERROR(runner->TakeShards(answers, job.runtime().buddy_every()));
+  if (options.recovers) WEIR_RETURN_IF_ERROR(runner->TakeShards(answers));
   return runner;
+}
+
+void FleetRunner::TakeJob(const proto::Job& job, const train::PreparedTraining& prepared) {
+  job_ = job;
+  const compiler::LogicalPlan& plan = *prepared.plans.training;
+  const compiler::LogicalPlan* const evaluation = prepared.plans.evaluation.get();
+  facts_.num_ranks = plan.mesh.num_ranks();
+  facts_.mesh = plan.mesh.ToText();
+  const proto::RhythmSpec rhythm = compiler::ToProto(plan.rhythm);
+  const proto::RhythmSpec evaluation_rhythm =
+      evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : proto::RhythmSpec();
+  open_commands_ = IdVector<WorkerId, proto::WorkerCommand>(fleet_->num_workers());
+  for (const WorkerId worker : fleet_->workers()) {
+    proto::OpenCommand* open = open_commands_[worker].mutable_open();
+    *open = OpenCommandFor(*fleet_, worker, options_, job, runner_options_.threads_per_device,
+                           plan.plan_id);
+    open->set_first_step(runner_options_.first_step);
+    open->set_sample_offset(runner_options_.sample_offset);
+    open->set_on_nonfinite(CommandOf(runner_options_.on_nonfinite));
+    *open->mutable_rhythm() = rhythm;
+    if (evaluation != nullptr) *open->mutable_evaluation_rhythm() = evaluation_rhythm;
+  }
 }
 
 // A worker that opens its ranks again reads the same files, and need not look at them again.
@@ -110,15 +119,19 @@ void FleetRunner::NoteInputsChecked() {
 }
 
 absl::Status FleetRunner::TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
-  facts_.where =
-      absl::StrCat("in ", answers.size(), answers.size() == 1 ? " process" : " processes");
-  for (const proto::WorkerAnswer& answer : answers) {
+  int processes = 0;
+  facts_.bytes_per_device = 0;
+  for (const WorkerId worker : fleet_->workers()) {
+    if (fleet_->ranks_of(worker).empty()) continue;
+    ++processes;
+    const proto::WorkerAnswer& answer = answers[worker];
     facts_.data = answer.data();
     facts_.threads_per_device = answer.threads_per_device();
     facts_.evaluation_batches = answer.evaluation_batches();
     facts_.bytes_per_device = std::max(facts_.bytes_per_device, answer.bytes_per_device());
     WEIR_RETURN_IF_ERROR(TakeStates(answer, &facts_.states));
   }
+  facts_.where = absl::StrCat("in ", processes, processes == 1 ? " process" : " processes");
   return absl::OkStatus();
 }
 

@@ -3,7 +3,6 @@
 // Thread rule: one thread.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -55,7 +54,10 @@ class FleetRunner final : public train::JobRunner {
   absl::Status Replace(RankId rank, const std::string& evidence) override;
 
  private:
-  explicit FleetRunner(Fleet* fleet) : fleet_(fleet), checkpoint_(fleet) {}
+  FleetRunner(Fleet* fleet, const FleetOptions& options, const train::RunnerOptions& runner_options)
+      : fleet_(fleet), options_(options), runner_options_(runner_options), checkpoint_(fleet) {}
+  // Takes the job of the ranks that are to be opened, and makes the commands that open them.
+  void TakeJob(const proto::Job& job, const train::PreparedTraining& prepared);
   absl::Status TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   void NoteInputsChecked();
   absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
@@ -66,19 +68,30 @@ class FleetRunner final : public train::JobRunner {
 
   // The parts of a recovery (fleet_runner_recovery.cc). Workers keep copies of their states from
   // time to time, so that the loss of another worker costs few steps.
-  absl::Status TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers,
-                          int64_t buddy_every);
+  absl::Status TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   bool KeepIsDue() const;
   void NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
-  // Also takes into `reported` what steps have reported that are done beyond steps_done_.
-  absl::StatusOr<RecoveryPlan> PlanFromMemory(std::map<int64_t, train::StepMetrics>* reported);
-  absl::Status MoveStates(const RecoveryPlan& plan);
+  // Asks the workers which states they have, and plans. Also takes into `reported` what steps have
+  // reported that are done beyond steps_done_. `changes`: other ranks with other shards follow.
+  enum class Mesh : uint8_t { kStays, kChanges };
+  absl::StatusOr<RecoveryPlan> PlanFromMemory(Mesh mesh,
+                                              std::map<int64_t, train::StepMetrics>* reported);
+  absl::StatusOr<IdVector<RankId, std::vector<HeldState>>> ShardsFrom(
+      const IdVector<WorkerId, proto::WorkerAnswer>& answers) const;
+  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> OpenAgain(
+      Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery);
+  absl::Status MoveStates(const std::vector<Transfer>& transfers);
+  absl::Status MoveOwnStates(const std::vector<Transfer>& transfers);
+  // Fills the shards of another mesh with the states of the plan, if it has some, and lets workers
+  // without ranks leave. Adds the transfers to the plan.
+  absl::Status EnterMesh(IdVector<RankId, std::vector<HeldState>> shards_of, RecoveryPlan* plan);
   // Lets the buddies have the states of the last step while all ranks rest. Waits for a minute at
   // most: then the copies before count.
   absl::Status LetBuddiesHaveStep();
   WorkerId WorkerOf(RankId rank) const;
   std::string GivenText(const RecoveryPlan& plan, Transfer::Source source) const;
-  std::string RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
+  std::vector<std::string> NamesOf(const std::vector<WorkerId>& workers) const;
+  std::string RecoveryText(Mesh mesh, const std::vector<WorkerId>& lost, const RecoveryPlan& plan,
                            int64_t fenced) const;
 
   // The copies of the states, and the pace at which they are made where none go to buddies.
@@ -91,15 +104,21 @@ class FleetRunner final : public train::JobRunner {
   };
 
   Fleet* const fleet_;
+  const FleetOptions options_;
+  train::RunnerOptions runner_options_;  // without the preparation
+  proto::Job job_;
   const MonotonicClock clock_{};
   console::Console* console_ = nullptr;
   UpdateRate updates_;
   int64_t steps_done_ = 0;
-  IdVector<WorkerId, proto::WorkerCommand> open_commands_;  // of the first epoch
-  // Writes into a command what depends on the worker's present host.
-  std::function<void(WorkerId, proto::OpenCommand*)> set_place_;
-  IdVector<RankId, std::vector<HeldState>> shards_of_;  // empty: nothing recovers
-  std::set<std::string> metrics_of_every_step_;         // names; empty: no step has reported
+  IdVector<WorkerId, proto::WorkerCommand> open_commands_;  // of the first epoch of the mesh
+  // Where states are in memory, and the number of that mesh (OpenCommand.layout). While the mesh
+  // changes they are of the old one. Without shards nothing recovers.
+  StateLayout in_memory_;
+  uint32_t layout_ = 0;
+  IdVector<WorkerId, WorkerStanding> standings_;  // as of the last answers
+  bool is_changing_ = false;                      // a change of the mesh has begun, and not ended
+  std::set<std::string> metrics_of_every_step_;   // names; empty: no step has reported
   Keeping keeping_;
   BuddyCopies buddies_;
   train::RunnerFacts facts_;

@@ -16,6 +16,7 @@
 #include "tools/fleet/metrics_of_answers.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/launch/placement.h"
+#include "tools/train/prepare_training.h"
 
 namespace weir::fleet {
 namespace {
@@ -28,27 +29,52 @@ constexpr int64_t kMoveBytes = 16 << 20;
 constexpr int64_t kBuddyWaitNs = 60'000'000'000;
 constexpr auto kBuddyLook = std::chrono::milliseconds(2);
 
-void SetRange(const StateMove& move, RankId rank, proto::ShardRange* range) {
-  range->set_rank(rank.value());
+// Which end of a move a range is of.
+enum class End : uint8_t { kGiver, kTaker };
+
+void SetRange(const StateMove& move, End end, proto::ShardRange* range) {
+  range->set_rank(end == End::kGiver ? move.from.value() : move.to.value());
   range->set_name(move.name);
   range->set_begin(move.begin);
   range->set_bytes(move.bytes);
+  if (!move.moved.has_value()) return;
+  *range->mutable_part() = SliceToProto(move.moved->part);
+  *range->mutable_shard() =
+      SliceToProto(end == End::kGiver ? move.moved->given : move.moved->taken);
+}
+
+// Returns the worker of each rank.
+IdVector<RankId, WorkerId> WorkersOf(const Fleet& fleet) {
+  IdVector<RankId, WorkerId> worker_of;
+  for (const WorkerId worker : fleet.workers()) {
+    for (const RankId rank : fleet.ranks_of(worker)) {
+      if (!worker_of.Has(rank)) worker_of.resize(static_cast<size_t>(rank.value()) + 1);
+      worker_of[rank] = worker;
+    }
+  }
+  return worker_of;
 }
 
 }  // namespace
 
-absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers,
-                                     int64_t buddy_every) {
-  shards_of_.resize(facts_.num_ranks);
+absl::StatusOr<IdVector<RankId, std::vector<HeldState>>> FleetRunner::ShardsFrom(
+    const IdVector<WorkerId, proto::WorkerAnswer>& answers) const {
+  IdVector<RankId, std::vector<HeldState>> shards_of(static_cast<size_t>(facts_.num_ranks));
   for (const proto::WorkerAnswer& answer : answers) {
     for (const proto::HeldShard& held : answer.held()) {
       const RankId rank(held.rank());
-      if (!shards_of_.Has(rank))
+      if (!shards_of.Has(rank))
         return absl::InternalError(absl::StrCat("a worker holds rank ", rank));
       WEIR_ASSIGN_OR_RETURN(TensorSlice slice, SliceFrom(held.name(), held.slice()));
-      shards_of_[rank].push_back({held.name(), std::move(slice)});
+      shards_of[rank].push_back({held.name(), std::move(slice)});
     }
   }
+  return shards_of;
+}
+
+absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
+  WEIR_ASSIGN_OR_RETURN(in_memory_.shards_of, ShardsFrom(answers));
+  in_memory_.ranks_of = fleet_->ranks_of();
   // Gradients that wait for their update are part of no step's states.
   keeping_.is_on = updates_.delay == 0;
   if (!keeping_.is_on) {
@@ -57,8 +83,10 @@ absl::Status FleetRunner::TakeShards(const IdVector<WorkerId, proto::WorkerAnswe
         "because gradients are delayed");
     return absl::OkStatus();
   }
-  buddies_.Open(fleet_, buddy_every, updates_, shards_of_, console_);
-  return buddies_.Join(shards_of_);
+  buddies_.Open(fleet_, job_.runtime().buddy_every(), updates_, in_memory_.shards_of, console_);
+  WEIR_RETURN_IF_ERROR(buddies_.Join(in_memory_.shards_of));
+  in_memory_.lone = buddies_.lone();
+  return absl::OkStatus();
 }
 
 int64_t FleetRunner::StepsToNextCopy() const {
@@ -77,7 +105,8 @@ void FleetRunner::NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answer
   keeping_.kept_ns = clock_.NowNs();
   keeping_.took_ns = 0;
   bool all_keep = true;
-  for (const proto::WorkerAnswer& answer : answers) {
+  for (const WorkerId worker : fleet_->workers()) {
+    const proto::WorkerAnswer& answer = answers[worker];
     all_keep = all_keep && answer.keep_ns() > 0;
     keeping_.took_ns = std::max(keeping_.took_ns, answer.keep_ns());
     keeping_.bytes = std::max(keeping_.bytes, answer.kept_bytes());
@@ -92,40 +121,54 @@ void FleetRunner::NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answer
 }
 
 absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory(
-    std::map<int64_t, train::StepMetrics>* reported) {
+    Mesh mesh, std::map<int64_t, train::StepMetrics>* reported) {
   proto::WorkerCommand command;
   command.mutable_standing();
   WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->Call(command, Fleet::Watch::kNone));
-  IdVector<WorkerId, WorkerStanding> standings;
+  standings_ = IdVector<WorkerId, WorkerStanding>(answers.size());
   for (const WorkerId worker : fleet_->workers()) {
     const proto::WorkerAnswer& answer = answers[worker];
-    WorkerStanding standing;
+    WorkerStanding& standing = standings_[worker];
+    // States of another mesh have other shards than the starter knows.
+    if (answer.ranks_layout() == layout_) standing.resting_step = answer.resting_step();
+    if (answer.copies_layout() != layout_) continue;
     standing.kept_step = answer.kept_step();
-    standing.resting_step = answer.resting_step();
     standing.older_kept_step = answer.older_kept_step();
     for (const proto::WholeCopyFact& copy : answer.whole_copy())
       standing.guarded.push_back({WorkerId(copy.charge()), copy.step()});
-    standings.push_back(std::move(standing));
   }
   *reported = MetricsOf(answers);
   reported->erase(reported->begin(), reported->lower_bound(steps_done_));
   // The steps of a call that failed may be done on all ranks, but a step whose report was lost with
   // a worker must be done again.
-  return PlanRecovery(standings, fleet_->ranks_of(), shards_of_, buddies_.lone(),
-                      [this, reported](int64_t step) {
-                        return updates_.IsBetweenUpdates(step) &&
-                               HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
-                      });
+  const auto may_begin_at = [this, reported](int64_t step) {
+    return updates_.IsBetweenUpdates(step) &&
+           HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
+  };
+  return mesh == Mesh::kChanges ? PlanForOtherShards(standings_, in_memory_, may_begin_at)
+                                : PlanRecovery(standings_, in_memory_.ranks_of,
+                                               in_memory_.shards_of, in_memory_.lone, may_begin_at);
 }
 
-// Moves the shards of the plan from the workers that keep them, by way of this process, to the
-// workers that hold the same shards from now on.
-absl::Status FleetRunner::MoveStates(const RecoveryPlan& plan) {
-  IdVector<RankId, WorkerId> worker_of(shards_of_.size());
-  for (const WorkerId worker : fleet_->workers()) {
-    for (const RankId rank : fleet_->ranks_of(worker)) worker_of[rank] = worker;
+// Lets each worker fill its shards from its own memory.
+absl::Status FleetRunner::MoveOwnStates(const std::vector<Transfer>& transfers) {
+  IdVector<WorkerId, proto::WorkerCommand> takes(fleet_->num_workers());
+  for (const WorkerId worker : fleet_->workers()) takes[worker].mutable_take();
+  for (const Transfer& transfer : transfers) {
+    const StateMove move = {transfer.from,  transfer.to,    transfer.name, 0,
+                            transfer.bytes, transfer.giver, transfer.moved};
+    proto::TakeCommand* const take = takes[transfer.giver].mutable_take();
+    SetRange(move, End::kGiver, take->add_own_from());
+    SetRange(move, End::kTaker, take->add_own_range());
   }
-  for (const std::vector<StateMove>& batch : BatchesOf(plan.transfers, kMoveBytes)) {
+  return fleet_->CallEach(takes, Fleet::Watch::kNone).status();
+}
+
+// Moves the parts from the workers that keep them, by way of this process, to the workers that hold
+// them from now on.
+absl::Status FleetRunner::MoveStates(const std::vector<Transfer>& transfers) {
+  const IdVector<RankId, WorkerId> worker_of = WorkersOf(*fleet_);
+  for (const std::vector<StateMove>& batch : BatchesOf(transfers, kMoveBytes)) {
     IdVector<WorkerId, proto::WorkerCommand> gives(fleet_->num_workers());
     IdVector<WorkerId, proto::WorkerCommand> takes(fleet_->num_workers());
     for (const WorkerId worker : fleet_->workers()) {
@@ -133,8 +176,8 @@ absl::Status FleetRunner::MoveStates(const RecoveryPlan& plan) {
       takes[worker].mutable_take();
     }
     for (const StateMove& move : batch) {
-      SetRange(move, move.from, gives[move.giver].mutable_give()->add_range());
-      SetRange(move, move.to, takes[worker_of[move.to]].mutable_take()->add_range());
+      SetRange(move, End::kGiver, gives[move.giver].mutable_give()->add_range());
+      SetRange(move, End::kTaker, takes[worker_of[move.to]].mutable_take()->add_range());
     }
     WEIR_ASSIGN_OR_RETURN(auto given, fleet_->CallEach(gives, Fleet::Watch::kNone));
     IdVector<WorkerId, int> num_taken(fleet_->num_workers(), 0);
@@ -150,6 +193,31 @@ absl::Status FleetRunner::MoveStates(const RecoveryPlan& plan) {
   return absl::OkStatus();
 }
 
+// Fills the shards of another mesh, and goes on with it.
+absl::Status FleetRunner::EnterMesh(IdVector<RankId, std::vector<HeldState>> shards_of,
+                                    RecoveryPlan* plan) {
+  if (plan->step >= 0) {
+    std::optional<std::vector<Transfer>> transfers =
+        PlanTransfers(standings_, in_memory_, plan->step, fleet_->ranks_of(), shards_of);
+    if (!transfers.has_value())
+      return absl::InternalError("the ranks of the new mesh have states that nobody had");
+    const IdVector<RankId, WorkerId> worker_of = WorkersOf(*fleet_);
+    std::vector<Transfer> own, others;
+    for (const Transfer& transfer : *transfers) {
+      (transfer.giver == worker_of[transfer.to] ? own : others).push_back(transfer);
+      plan->bytes += transfer.bytes;
+    }
+    plan->transfers = *std::move(transfers);
+    WEIR_RETURN_IF_ERROR(MoveOwnStates(own));
+    WEIR_RETURN_IF_ERROR(MoveStates(others));
+    proto::WorkerCommand rests;
+    rests.mutable_take()->set_is_last(true);
+    WEIR_RETURN_IF_ERROR(fleet_->Call(rests, Fleet::Watch::kNone).status());
+  }
+  fleet_->DismissIdle();
+  return absl::OkStatus();
+}
+
 // Returns "from the memory of rank 3 (16.0 KiB)" for the transfers from that source; empty: there
 // are none.
 std::string FleetRunner::GivenText(const RecoveryPlan& plan, Transfer::Source source) const {
@@ -157,7 +225,7 @@ std::string FleetRunner::GivenText(const RecoveryPlan& plan, Transfer::Source so
   int64_t bytes = 0;
   for (const Transfer& transfer : plan.transfers) {
     if (transfer.source != source) continue;
-    const std::vector<RankId>& ranks = fleet_->ranks_of(transfer.giver);
+    const std::vector<RankId>& ranks = in_memory_.ranks_of[transfer.giver];
     if (source == Transfer::Source::kReplica) givers.insert(transfer.from);
     if (source == Transfer::Source::kBuddy) givers.insert(ranks.begin(), ranks.end());
     bytes += transfer.bytes;
@@ -169,18 +237,29 @@ std::string FleetRunner::GivenText(const RecoveryPlan& plan, Transfer::Source so
                       source == Transfer::Source::kBuddy ? "" : ")");
 }
 
-std::string FleetRunner::RecoveryText(const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
-                                      int64_t fenced) const {
+// Returns "rank 1 on host 'b'" for each worker, for people.
+std::vector<std::string> FleetRunner::NamesOf(const std::vector<WorkerId>& workers) const {
   std::vector<std::string> names;
-  for (const WorkerId worker : anew) {
+  for (const WorkerId worker : workers) {
     const std::string host = fleet_->HostOf(worker);
-    names.push_back(absl::StrCat(launch::RankLabel(fleet_->ranks_of(worker)),
+    names.push_back(absl::StrCat(launch::RankLabel(in_memory_.ranks_of[worker]),
                                  host.empty() ? "" : absl::StrCat(" on host '", host, "'")));
   }
-  std::string text =
-      absl::StrCat("epoch ", fleet_->epoch(),
-                   anew.size() == 1 ? " has a new process for " : " has new processes for ",
-                   absl::StrJoin(names, " and "));
+  return names;
+}
+
+std::string FleetRunner::RecoveryText(Mesh mesh, const std::vector<WorkerId>& lost,
+                                      const RecoveryPlan& plan, int64_t fenced) const {
+  std::string text = absl::StrCat("epoch ", fleet_->epoch(),
+                                  mesh == Mesh::kChanges ? " goes on without "
+                                  : lost.size() == 1     ? " has a new process for "
+                                                         : " has new processes for ",
+                                  absl::StrJoin(NamesOf(lost), " and "));
+  if (mesh == Mesh::kChanges) {
+    absl::StrAppend(
+        &text, ", on ", facts_.num_ranks, facts_.num_ranks == 1 ? " device" : " devices",
+        facts_.mesh.empty() ? "" : absl::StrCat(" (", facts_.mesh, ")"), " ", facts_.where);
+  }
   std::vector<std::string> sources;
   for (const Transfer::Source source : {Transfer::Source::kReplica, Transfer::Source::kBuddy}) {
     const std::string given = GivenText(plan, source);
@@ -189,7 +268,7 @@ std::string FleetRunner::RecoveryText(const std::vector<WorkerId>& anew, const R
   if (!sources.empty()) absl::StrAppend(&text, ", with states ", absl::StrJoin(sources, " and "));
   for (const WorkerId worker : plan.without_states) {
     absl::StrAppend(&text, "; no memory has the states of ",
-                    launch::RankLabel(fleet_->ranks_of(worker)), buddies_.BuddyText(worker));
+                    launch::RankLabel(in_memory_.ranks_of[worker]), buddies_.BuddyText(worker));
   }
   if (fenced > 0) {
     absl::StrAppend(&text, "; ", fenced, fenced == 1 ? " message" : " messages",
@@ -198,13 +277,38 @@ std::string FleetRunner::RecoveryText(const std::vector<WorkerId>& anew, const R
   return text;
 }
 
+// Opens the ranks in the new epoch.
+absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::OpenAgain(
+    Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery) {
+  IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
+  for (const WorkerId worker : fleet_->workers()) {
+    proto::OpenCommand* const open = commands[worker].mutable_open();
+    open->set_epoch(fleet_->epoch());
+    open->set_first_step(recovery.step);
+    open->set_tells_shards(mesh == Mesh::kChanges);
+    open->set_goes_on(recovery.has_states && plan.has_states[worker]);
+    open->set_layout(mesh == Mesh::kChanges ? fleet_->epoch() : layout_);
+    open->set_states_layout(layout_);
+  }
+  WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet_, answers));
+  NoteInputsChecked();
+  WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet_, job_, answers));
+  return answers;
+}
+
 absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder& order) {
+  const Mesh mesh = order.smaller != nullptr ? Mesh::kChanges : Mesh::kStays;
+  if (is_changing_ && mesh == Mesh::kStays)
+    return absl::FailedPreconditionError("the mesh was about to change when a process was lost");
   const int64_t fenced_before = fleet_->num_fenced();
-  WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> anew, fleet_->BeginEpoch());
+  WEIR_ASSIGN_OR_RETURN(
+      const std::vector<WorkerId> lost,
+      fleet_->BeginEpoch(mesh == Mesh::kChanges ? Fleet::Replace::kNone : Fleet::Replace::kAll));
   RecoveryPlan plan;
   train::Recovery recovery;
   if (keeping_.is_on) {
-    WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory(&recovery.reported));
+    WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory(mesh, &recovery.reported));
   }
   const EpochStart start = ChooseStart(plan, order.step);
   if (!start.has_states) {
@@ -214,25 +318,39 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   recovery.has_states = start.has_states;
   recovery.step = start.step;
   recovery.reported.erase(recovery.reported.lower_bound(recovery.step), recovery.reported.end());
-  for (const WorkerId worker : anew) set_place_(worker, open_commands_[worker].mutable_open());
-  IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
-  for (const WorkerId worker : fleet_->workers()) {
-    proto::OpenCommand* const open = commands[worker].mutable_open();
-    open->set_epoch(fleet_->epoch());
-    open->set_first_step(recovery.step);
-    open->set_tells_shards(false);
-    open->set_goes_on(recovery.has_states && plan.has_states[worker]);
+  if (mesh == Mesh::kChanges) {
+    is_changing_ = true;
+    WEIR_RETURN_IF_ERROR(
+        fleet_->Spread(static_cast<int>(order.prepared->plans.training->mesh.num_ranks())));
+    TakeJob(*order.smaller, *order.prepared);
+    NoteInputsChecked();
+  } else {
+    for (const WorkerId worker : lost)
+      SetPlace(*fleet_, worker, options_, job_, open_commands_[worker].mutable_open());
   }
-  WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
-  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet_, answers));
-  NoteInputsChecked();
-  const proto::Job& job = commands[WorkerId(0)].open().job();
-  WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet_, job, answers));
-  if (recovery.has_states) WEIR_RETURN_IF_ERROR(MoveStates(plan));
-  recovery.text = RecoveryText(anew, plan, fleet_->num_fenced() - fenced_before);
-  WEIR_RETURN_IF_ERROR(buddies_.Join(shards_of_));  // chooses buddies anew
+  WEIR_ASSIGN_OR_RETURN(const auto answers, OpenAgain(mesh, plan, recovery));
+  IdVector<RankId, std::vector<HeldState>> shards_of = in_memory_.shards_of;
+  if (mesh == Mesh::kChanges) {
+    WEIR_RETURN_IF_ERROR(TakeFacts(answers));
+    WEIR_ASSIGN_OR_RETURN(shards_of, ShardsFrom(answers));
+    WEIR_RETURN_IF_ERROR(EnterMesh(shards_of, &plan));
+  } else if (recovery.has_states) {
+    WEIR_RETURN_IF_ERROR(MoveStates(plan.transfers));
+  }
+  recovery.text = RecoveryText(mesh, lost, plan, fleet_->num_fenced() - fenced_before);
   steps_done_ = recovery.step;
   keeping_.is_due = true;
+  if (mesh == Mesh::kChanges) {
+    // From here on the states of the old mesh count no more.
+    in_memory_ = {fleet_->ranks_of(), std::move(shards_of), LoneShardsOf()};
+    layout_ = fleet_->epoch();
+    is_changing_ = false;
+    if (keeping_.is_on) {
+      buddies_.Open(fleet_, job_.runtime().buddy_every(), updates_, in_memory_.shards_of, console_);
+    }
+  }
+  WEIR_RETURN_IF_ERROR(buddies_.Join(in_memory_.shards_of));  // chooses buddies anew
+  in_memory_.lone = buddies_.lone();
   failed_ = false;
   work_.clear();
   return recovery;
@@ -243,7 +361,7 @@ bool FleetRunner::StatesOutlive(RankId rank) const {
   if (buddies_.is_on()) return true;
   // The other processes of the host live on.
   const IdVector<WorkerId, std::string> one_host(fleet_->ranks_of().size(), "");
-  return LoneShards(fleet_->ranks_of(), shards_of_, one_host)[WorkerOf(rank)].empty();
+  return LoneShards(fleet_->ranks_of(), in_memory_.shards_of, one_host)[WorkerOf(rank)].empty();
 }
 
 // A run of no steps moves nothing in the ranks, and makes and sends a copy as any other run does.

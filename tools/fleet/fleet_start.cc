@@ -111,7 +111,8 @@ absl::Status CheckProcessors(const Fleet& fleet, const proto::Job& job,
   if (job.runtime().mixed_processors() || absl::StartsWith(job.runtime().device(), "cuda"))
     return absl::OkStatus();
   std::vector<ProcessorOfWorker> processors;
-  for (const WorkerId worker : answers.ids()) {
+  for (const WorkerId worker : fleet.workers()) {
+    if (fleet.ranks_of(worker).empty()) continue;
     processors.push_back({fleet.is_spread_over_hosts() ? absl::StrCat("host ", fleet.HostOf(worker))
                                                        : absl::StrCat("worker ", worker),
                           answers[worker].processor()});

@@ -185,6 +185,35 @@ TEST_F(FleetTest, ProcessesThatAreKilledAtOnceAreOneLossAndStartAnew) {
   EXPECT_THAT(said_.str(), Not(HasSubstr("a moment later")));
 }
 
+TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave) {
+  options_.recovers = true;
+  Launch(4);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  IdVector<WorkerId, proto::WorkerCommand> commands(4, CommandFor(Script::kAnswers));
+  commands[WorkerId(1)] = CommandFor(Script::kIsKilled);
+  EXPECT_FALSE(fleet_->CallEach(commands, Fleet::Watch::kNone).ok());
+  EXPECT_THAT(fleet_->ReportLoss().everyone, ::testing::ElementsAre("ranks 2-3"));
+  const Fleet::Replacement lost = fleet_->ForeseeReplacement();
+  EXPECT_EQ(lost.lost, "the process of ranks 2-3");
+  EXPECT_EQ(lost.ranks_left, 6);
+  const auto gone = fleet_->BeginEpoch(Fleet::Replace::kNone);
+  ASSERT_TRUE(gone.ok()) << gone.status();
+  EXPECT_THAT(*gone, ::testing::ElementsAre(WorkerId(1)));
+  EXPECT_THAT(fleet_->workers(), ::testing::ElementsAre(WorkerId(0), WorkerId(2), WorkerId(3)));
+  EXPECT_EQ(fleet_->Spread(7).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(fleet_->Spread(4), absl::OkStatus());
+  EXPECT_THAT(fleet_->ranks_of(WorkerId(2)), ::testing::ElementsAre(RankId(2), RankId(3)));
+  EXPECT_EQ(CallWith(Script::kAnswers), absl::OkStatus()) << "also the idle one answers";
+  fleet_->DismissIdle();
+  EXPECT_THAT(fleet_->workers(), ::testing::ElementsAre(WorkerId(0), WorkerId(2)));
+  const auto answers = fleet_->Call(CommandFor(Script::kAnswers), Fleet::Watch::kNone);
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  EXPECT_EQ((*answers)[WorkerId(2)].plan_id(), "worker 2");
+  EXPECT_EQ((*answers)[WorkerId(3)].plan_id(), "") << "it has left";
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
+}
+
 TEST_F(FleetTest, AProcessThatIsGivenUpBecauseItIsSlowIsALossWithTheEvidence) {
   options_.recovers = true;
   Launch(2);

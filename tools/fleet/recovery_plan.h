@@ -5,11 +5,15 @@
 // ahead of the copies. A worker without the states of the step takes them from ranks that held the
 // same shards, which are replicas: in data parallelism, the same place in the other replicas.
 // Shards without a replica come from the copy that the worker's buddy has (guarded_states.h).
+//
+// If the mesh becomes smaller, ranks hold other shards than before. Then each new shard is put
+// together from the parts of old shards that overlap it.
 // Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +32,9 @@ struct WorkerStanding {
   std::vector<WholeCopy> guarded;  // of the lone shards of other workers
 };
 
+// Returns whether a worker's ranks have, or had, the states of that step.
+bool HasStates(const WorkerStanding& standing, int64_t step);
+
 struct HeldState {
   std::string name;
   TensorSlice slice;
@@ -43,6 +50,13 @@ LoneShardsOf LoneShards(const IdVector<WorkerId, std::vector<RankId>>& ranks_of,
                         const IdVector<RankId, std::vector<HeldState>>& shards_of,
                         const IdVector<WorkerId, std::string>& host_of);
 
+// A MovedPart is a part of a shard that moves into another shard of the same state.
+struct MovedPart {
+  TensorSlice part;
+  TensorSlice given;  // the shard of rank `from`, which has the part
+  TensorSlice taken;  // the shard of rank `to`, which has the part, too
+};
+
 // A Transfer gives a shard of a state of rank `from` to rank `to`, which holds the same shard.
 struct Transfer {
   RankId from, to;
@@ -50,6 +64,8 @@ struct Transfer {
   int64_t bytes = 0;
   WorkerId giver;  // has the bytes: the worker of rank `from`, or the buddy of that worker
   enum class Source : uint8_t { kReplica, kBuddy } source = Source::kReplica;
+  // Rank `to` holds another shard, and gets a part of it; `bytes` are those of the part.
+  std::optional<MovedPart> moved;
 };
 
 struct RecoveryPlan {
@@ -70,13 +86,34 @@ RecoveryPlan PlanRecovery(const IdVector<WorkerId, WorkerStanding>& standings,
                           const LoneShardsOf& lone,
                           const std::function<bool(int64_t step)>& may_begin_at);
 
-// A StateMove is a part of a transfer: bytes of the shard, row-major.
+// Where states are: the ranks of each worker, the shards of each rank, and those whose copies the
+// buddy of each worker has.
+struct StateLayout {
+  IdVector<WorkerId, std::vector<RankId>> ranks_of;
+  IdVector<RankId, std::vector<HeldState>> shards_of;
+  LoneShardsOf lone;
+};
+// Returns the plan for ranks that will hold other shards: the last step of which memory has every
+// element of every state, and who has states of it. The plan has no transfers yet.
+RecoveryPlan PlanForOtherShards(const IdVector<WorkerId, WorkerStanding>& standings,
+                                const StateLayout& layout,
+                                const std::function<bool(int64_t step)>& may_begin_at);
+// Returns the transfers that fill all shards of `to` from what the workers of the layout have of
+// the states of `step`: a worker's own memory first, then that of other ranks, then copies of
+// buddies. nullopt: memory does not have all elements.
+std::optional<std::vector<Transfer>> PlanTransfers(
+    const IdVector<WorkerId, WorkerStanding>& standings, const StateLayout& layout, int64_t step,
+    const IdVector<WorkerId, std::vector<RankId>>& to_ranks_of,
+    const IdVector<RankId, std::vector<HeldState>>& to_shards_of);
+
+// A StateMove is a part of a transfer: bytes of the shard, or of its moved part, row-major.
 struct StateMove {
   RankId from, to;
   std::string name;
   int64_t begin = 0;
   int64_t bytes = 0;
   WorkerId giver;
+  std::optional<MovedPart> moved;  // as in the transfer
 };
 // Returns the parts of the transfers in order, in batches of at most `bytes_max` bytes each.
 std::vector<std::vector<StateMove>> BatchesOf(const std::vector<Transfer>& transfers,

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/rect.h"
 
 namespace weir::fleet {
 namespace {
@@ -165,6 +166,117 @@ TEST(RecoveryPlanTest, NoRunBeginsBetweenTheGradientsOfAnUpdate) {
       PlanRecovery({{8, 9}, {kNone, kNone}, {8, 9}, {8, 9}}, kRanksOf, kShardsOf, {}, after_even)
           .step,
       8);
+}
+
+// Returns the shards of a state of 24 x 10 elements that `ranks` ranks hold, cut along an axis.
+std::vector<HeldState> Cut(int64_t ranks, size_t axis) {
+  const Shape whole = {24, 10};
+  std::vector<HeldState> shards;
+  for (int64_t i = 0; i < ranks; ++i) {
+    TensorSlice slice{DType::kI32, whole, {0, 0}, whole};
+    slice.offset[axis] = whole[axis] * i / ranks;
+    slice.shape[axis] = whole[axis] * (i + 1) / ranks - slice.offset[axis];
+    shards.push_back({"w", slice});
+  }
+  return shards;
+}
+
+// Returns the shard's elements, each with its place in the whole.
+std::vector<int32_t> ValuesOf(const TensorSlice& slice) {
+  std::vector<int32_t> values;
+  for (int64_t row = 0; row < slice.shape[0]; ++row) {
+    for (int64_t column = 0; column < slice.shape[1]; ++column) {
+      values.push_back(static_cast<int32_t>((slice.offset[0] + row) * slice.global_shape[1] +
+                                            slice.offset[1] + column));
+    }
+  }
+  return values;
+}
+
+// Four workers with one rank each. Each rank has a quarter of "w", and its buddy is the next
+// worker.
+struct Quarters {
+  explicit Quarters(size_t axis) {
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      layout.ranks_of.push_back({RankId(rank)});
+      layout.shards_of.push_back({Cut(4, axis)[static_cast<size_t>(rank)]});
+      standings.push_back(
+          Kept(8, 4, {{WorkerId((rank + 3) % 4), 8}, {WorkerId((rank + 3) % 4), 4}}));
+    }
+    layout.lone = LoneShards(layout.ranks_of, layout.shards_of, {"", "", "", ""});
+  }
+  StateLayout layout;
+  IdVector<WorkerId, WorkerStanding> standings;
+};
+
+TEST(RecoveryPlanTest, AnotherMeshGetsEveryElementFromWhoHasIt) {
+  for (const size_t axis : {0u, 1u}) {
+    for (const size_t to_axis : {0u, 1u}) {
+      for (const int32_t lost : {0, 1, 2, 3}) {
+        Quarters old(axis);
+        old.standings[WorkerId(lost)] = {};
+        const RecoveryPlan plan = PlanForOtherShards(old.standings, old.layout, Anywhere);
+        ASSERT_EQ(plan.step, 8);
+        // Two of the survivors hold a half each.
+        IdVector<WorkerId, std::vector<RankId>> to_ranks_of(4);
+        to_ranks_of[WorkerId((lost + 1) % 4)] = {RankId(0)};
+        to_ranks_of[WorkerId((lost + 2) % 4)] = {RankId(1)};
+        IdVector<RankId, std::vector<HeldState>> to_shards_of;
+        for (const HeldState& shard : Cut(2, to_axis)) to_shards_of.push_back({shard});
+        const auto transfers =
+            PlanTransfers(old.standings, old.layout, 8, to_ranks_of, to_shards_of);
+        ASSERT_TRUE(transfers.has_value());
+        IdVector<RankId, std::vector<int32_t>> filled;
+        for (const auto& shards : to_shards_of)
+          filled.push_back(
+              std::vector<int32_t>(static_cast<size_t>(shards[0].slice.num_elements()), -1));
+        int64_t bytes = 0;
+        for (const Transfer& transfer : *transfers) {
+          EXPECT_NE(transfer.giver, WorkerId(lost));
+          EXPECT_EQ(transfer.from == RankId(lost), transfer.source == Transfer::Source::kBuddy);
+          ASSERT_TRUE(transfer.moved.has_value());
+          const std::vector<int32_t> given = ValuesOf(transfer.moved->given);
+          CopyPart(transfer.moved->part, transfer.moved->given,
+                   reinterpret_cast<const char*>(given.data()), transfer.moved->taken,
+                   reinterpret_cast<char*>(filled[transfer.to].data()));
+          bytes += transfer.bytes;
+        }
+        for (const RankId rank : filled.ids())
+          EXPECT_EQ(filled[rank], ValuesOf(to_shards_of[rank][0].slice));
+        EXPECT_EQ(bytes, 24 * 10 * 4) << "each element moves once";
+      }
+    }
+  }
+}
+
+TEST(RecoveryPlanTest, WhatAWorkerHasItselfComesFromNobodyElse) {
+  IdVector<WorkerId, WorkerStanding> standings = {{}, Kept(6, kNone, {}), Kept(6, kNone, {}), {}};
+  const StateLayout layout{kRanksOf, kShardsOf, {}};
+  const RecoveryPlan plan = PlanForOtherShards(standings, layout, Anywhere);
+  EXPECT_EQ(plan.step, 6);
+  // Worker 2 becomes rank 0, and worker 1 rank 1.
+  const auto transfers = PlanTransfers(standings, layout, 6, {{}, {RankId(1)}, {RankId(0)}, {}},
+                                       {{Half("w", 0)}, {Half("w", 1)}});
+  ASSERT_TRUE(transfers.has_value());
+  ASSERT_EQ(transfers->size(), 2u);
+  for (const Transfer& transfer : *transfers)
+    EXPECT_EQ(transfer.giver, transfer.to == RankId(0) ? WorkerId(2) : WorkerId(1));
+}
+
+TEST(RecoveryPlanTest, AnElementThatNobodyHasLeavesTheStepToTheFiles) {
+  Quarters old(0);
+  old.standings[WorkerId(1)] = {};
+  old.standings[WorkerId(2)] = {};  // the buddy of worker 1
+  const RecoveryPlan plan = PlanForOtherShards(old.standings, old.layout, Anywhere);
+  EXPECT_EQ(plan.step, kNone);
+  EXPECT_THAT(plan.without_states, ElementsAre(WorkerId(1)));
+  EXPECT_FALSE(PlanTransfers(old.standings, old.layout, 8, {{RankId(0)}, {}, {}, {}}, {Cut(1, 0)})
+                   .has_value());
+  // A step of which one part is a copy under way.
+  Quarters torn(0);
+  torn.standings[WorkerId(1)] = {};
+  torn.standings[WorkerId(2)].guarded = {{WorkerId(1), 4}};
+  EXPECT_EQ(PlanForOtherShards(torn.standings, torn.layout, Anywhere).step, 4);
 }
 
 TEST(RecoveryPlanTest, BatchesCutWhatIsLargeAndKeepTheOrder) {

@@ -1,6 +1,7 @@
 #include "tools/fleet/state_parts.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/rect.h"
 
 namespace weir::fleet {
 
@@ -19,6 +20,26 @@ absl::StatusOr<std::optional<std::string>> StateParts::Add(RankId rank, const st
   if (have + more < whole) return std::nullopt;
   std::optional<std::string> done = std::move(state);
   parts_.erase(part);
+  return done;
+}
+
+absl::StatusOr<std::optional<std::string>> StateParts::AddPart(RankId rank, const std::string& name,
+                                                               const TensorSlice& part,
+                                                               const TensorSlice& shard,
+                                                               absl::string_view bytes) {
+  if (!Covers(shard, part) || static_cast<int64_t>(bytes.size()) != part.bytes()) {
+    return absl::InternalError(absl::StrCat("the state ", name, " of rank ", rank, ", ",
+                                            ToText(shard), ", has no part ", ToText(part), " of ",
+                                            bytes.size(), " bytes"));
+  }
+  const auto found = shards_.try_emplace({rank, name}).first;
+  Shard& whole = found->second;
+  whole.bytes.resize(static_cast<size_t>(shard.bytes()));
+  CopyPart(part, part, bytes.data(), shard, whole.bytes.data());
+  whole.filled += part.bytes();
+  if (whole.filled < shard.bytes()) return std::nullopt;
+  std::optional<std::string> done = std::move(whole.bytes);
+  shards_.erase(found);
   return done;
 }
 

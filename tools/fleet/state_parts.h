@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/tensor_slice.h"
 
 namespace weir::fleet {
 
@@ -22,11 +24,26 @@ class StateParts {
   absl::StatusOr<std::optional<std::string>> Add(RankId rank, const std::string& name,
                                                  int64_t begin, const std::string& bytes,
                                                  int64_t whole);
+  // Adds a part of a shard of a rank. The parts of a shard come in any order, each element once.
+  // Returns the shard if it is whole now. kInternal: the shard has no such part.
+  absl::StatusOr<std::optional<std::string>> AddPart(RankId rank, const std::string& name,
+                                                     const TensorSlice& part,
+                                                     const TensorSlice& shard,
+                                                     absl::string_view bytes);
   // Forgets what is not whole: an epoch ends, and the next one sends all parts again.
-  void Clear() { parts_.clear(); }
+  void Clear() {
+    parts_.clear();
+    shards_.clear();
+  }
 
  private:
+  struct Shard {
+    std::string bytes;
+    int64_t filled = 0;
+  };
+
   std::map<std::pair<RankId, std::string>, std::string> parts_;
+  std::map<std::pair<RankId, std::string>, Shard> shards_;
 };
 
 }  // namespace weir::fleet

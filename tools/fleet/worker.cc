@@ -39,6 +39,7 @@
 #include "tools/fleet/wait_account.h"
 #include "tools/fleet/worker_facts.h"
 #include "tools/fleet/worker_generation.h"
+#include "tools/fleet/worker_outputs.h"
 #include "tools/fleet/worker_states.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/process_state.h"
@@ -46,6 +47,7 @@
 #include "tools/live/live_run.h"
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/generation_ranks.h"
+#include "tools/train/output_ranks.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/rank_group.h"
 #include "tools/train/replica_check.h"
@@ -89,40 +91,6 @@ train::OnNonfinite OnNonfiniteOf(proto::OpenCommand::OnNonfinite on_nonfinite) {
     case proto::OpenCommand::SKIP: return train::OnNonfinite::kSkip;
     case proto::OpenCommand::CONTINUE: return train::OnNonfinite::kContinue;
     default: return train::OnNonfinite::kStop;
-  }
-}
-
-void AddMetrics(const std::map<int64_t, train::StepMetrics>& reported,
-                proto::WorkerAnswer* answer) {
-  for (const auto& [step, metrics] : reported) {
-    for (const auto& [name, value] : metrics) {
-      proto::MetricFact* fact = answer->add_metric();
-      fact->set_step(step);
-      fact->set_name(name);
-      fact->set_value(value);
-    }
-  }
-}
-
-void AddWork(const std::vector<actors::RankWorkReport>& work, proto::WorkerAnswer* answer) {
-  for (const actors::RankWorkReport& rank : work) {
-    proto::RankWorkFact* fact = answer->add_work();
-    fact->set_rank(rank.rank.value());
-    fact->set_stage(rank.stage);
-    fact->set_busy_ns(rank.busy_ns);
-    fact->set_planned_ns(rank.planned_ns);
-    fact->set_measured_ns(rank.measured_ns);
-    fact->set_cpu_ns(rank.cpu_ns);
-    for (const int64_t part_ns : rank.part_ns) fact->add_part_ns(part_ns);
-  }
-}
-
-void AddParts(const std::map<std::string, train::SavedPart>& parts, proto::WorkerAnswer* answer) {
-  for (const auto& [name, saved] : parts) {
-    proto::PartFact* part = answer->add_part();
-    part->set_name(name);
-    part->set_elements(saved.elements);
-    part->set_nonfinite(saved.nonfinite);
   }
 }
 
@@ -212,8 +180,9 @@ class Worker {
     MutexLock lock(&mutex_);
     return group_.get();
   }
-  // Returns the ranks, which train or generate; null if none are loaded.
+  // Returns the ranks, which train, generate or give outputs; null if none are loaded.
   train::LoadedRanks* ranks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (outputs_ != nullptr) return outputs_.get();
     return generation_ != nullptr ? static_cast<train::LoadedRanks*>(generation_.get())
                                   : group_.get();
   }
@@ -327,10 +296,12 @@ class Worker {
     states_.LeaveBuddies();
     std::unique_ptr<train::RankGroup> group;
     std::unique_ptr<train::GenerationRanks> generation;
+    std::unique_ptr<train::OutputRanks> outputs;
     {
       MutexLock lock(&mutex_);
       group = std::move(group_);
       generation = std::move(generation_);
+      outputs = std::move(outputs_);
     }
   }
 
@@ -340,7 +311,7 @@ class Worker {
     proto::WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
     const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate() ||
-                              command.has_generation();
+                              command.has_generation() || command.has_outputs();
     const uint32_t epoch = command.has_open() ? command.open().epoch() : GroupEpoch();
     if (absl::IsUnavailable(status) && !AwaitEnd(epoch) && ends_the_job) {
       // No process has ended the job yet, so the failure of the job begins here.
@@ -379,6 +350,17 @@ class Worker {
     return ranks->Load(plan, from);
   }
 
+  absl::Status RunForOutputs(const proto::OutputsCommand& command, proto::WorkerAnswer* answer) {
+    if (command.has_open()) return OpenForOutputs(command, answer);
+    train::OutputRanks* const ranks = output_ranks();
+    if (ranks == nullptr || !ranks->IsOpen())
+      return absl::FailedPreconditionError("no ranks are loaded yet");
+    if (!command.has_load()) return DoOutputs(command, ranks, answer);
+    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, OrderOf(command.load()));
+    WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights from, train::OpenWeights(order));
+    return ranks->Load(from);
+  }
+
   uint32_t GroupEpoch() {
     MutexLock lock(&mutex_);
     return group_epoch_;
@@ -399,9 +381,23 @@ class Worker {
     return absl::OkStatus();
   }
 
+  // Takes states. A worker that leaves the job, because the mesh becomes smaller, takes none.
+  absl::Status Take(const proto::TakeCommand& command) {
+    train::RankGroup* const group = this->group();
+    if (group == nullptr) {
+      return command.range().empty() && command.own_range().empty()
+                 ? absl::OkStatus()
+                 : absl::FailedPreconditionError("no ranks are loaded yet");
+    }
+    WEIR_RETURN_IF_ERROR(states_.Take(command, &group->session()));
+    if (command.is_last()) resting_step_ = group->session().steps_done();
+    return absl::OkStatus();
+  }
+
   absl::Status Do(const proto::WorkerCommand& command, proto::WorkerAnswer* answer) {
     if (command.has_open()) return Open(command.open(), answer);
     if (command.has_generation()) return Generate(command.generation(), answer);
+    if (command.has_outputs()) return RunForOutputs(command.outputs(), answer);
     if (command.has_standing()) {
       states_.AddStanding(answer);
       answer->set_resting_step(resting_step_);
@@ -409,12 +405,12 @@ class Worker {
       return absl::OkStatus();
     }
     if (command.has_give()) return states_.Give(command.give(), answer);
+    if (command.has_take()) return Take(command.take());
     train::RankGroup* const group = this->group();
     if (group == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
     switch (command.command_case()) {
       case proto::WorkerCommand::kLoad: return Load(command.load(), group);
       case proto::WorkerCommand::kRun: return RunSteps(command.run(), group, answer);
-      case proto::WorkerCommand::kTake: return states_.Take(command.take(), &group->session());
       case proto::WorkerCommand::kBuddy:
         return states_.JoinBuddies(command.buddy(), group->session().local_ranks().front(),
                                    network_of_line_, answer);
@@ -587,10 +583,12 @@ class Worker {
   // if this worker goes on with them, the states.
   absl::Status LeaveEpoch(const proto::OpenCommand& command) {
     train::RankGroup* const group = this->group();
+    const bool keeps_mesh = command.layout() == states_.ranks_layout();
     WEIR_RETURN_IF_ERROR(
         states_.Leave(command, group == nullptr ? nullptr : &group->session(), resting_step_));
     resting_step_ = -1;
     if (group != nullptr) prepared_ = group->Prepared();
+    if (!keeps_mesh) prepared_.reset();  // its plans are of another mesh
     CloseGroup();
     exchange_ = link_->ExchangeOf(command.epoch());
     MutexLock lock(&mutex_);
@@ -600,6 +598,7 @@ class Worker {
 
   absl::Status Open(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
     WEIR_RETURN_IF_ERROR(LeaveEpoch(command));
+    if (command.rank().empty()) return absl::OkStatus();  // it only gives states to others
     network_of_line_ = NetworkOf(command, kBuddyRole);
     const std::string where = absl::StrCat("worker ", bundle_.worker());
     train::RankGroupOptions options;
@@ -626,7 +625,7 @@ class Worker {
     options.tell = TellsOpening();
     absl::StatusOr<std::unique_ptr<train::RankGroup>> group =
         train::RankGroup::Open(command.job(), options);
-    if (group.ok() && command.goes_on())
+    if (group.ok() && command.goes_on() && command.layout() == command.states_layout())
       WEIR_RETURN_IF_ERROR(states_.PutInto(&(*group)->session()));
     if (group.ok()) KeepActs((*group)->session());
     MutexLock lock(&mutex_);
@@ -654,22 +653,50 @@ class Worker {
     return generation_.get();
   }
 
-  absl::Status OpenGeneration(const proto::GenerationCommand& command,
-                              proto::WorkerAnswer* answer) {
-    WEIR_ASSIGN_OR_RETURN(const train::GenerationPlan plan, GenerationPlanOf(command));
-    const proto::OpenCommand& open = command.open();
+  // Returns what of the session of new ranks depends on this worker.
+  absl::StatusOr<train::JobSessionOptions> SessionFor(const proto::OpenCommand& open,
+                                                      uint16_t role) {
     train::JobSessionOptions session;
     for (const int32_t rank : open.rank()) session.ranks.emplace_back(rank);
     session.threads_per_device = open.threads_per_device();
     session.devices_here = open.devices_on_host();
     session.plan_id = open.plan_id();
     session.epoch = open.epoch();
-    session.role = static_cast<uint16_t>(plan);
+    session.role = role;
     if (exchange_ == nullptr) exchange_ = link_->ExchangeOf(open.epoch());
     session.network = NetworkOf(open, session.role);
     session.exchange = exchange_.get();
     WEIR_ASSIGN_OR_RETURN(session.rhythm, RhythmOf(open.rhythm()));
     session.tell = TellsOpening();
+    return session;
+  }
+
+  train::OutputRanks* output_ranks() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return outputs_.get();
+  }
+
+  absl::Status OpenForOutputs(const proto::OutputsCommand& command, proto::WorkerAnswer* answer) {
+    WEIR_ASSIGN_OR_RETURN(train::JobSessionOptions session, SessionFor(command.open(), 0));
+    train::OutputRanks* ranks = nullptr;
+    {
+      MutexLock lock(&mutex_);
+      outputs_ = std::make_unique<train::OutputRanks>();
+      if (!abort_.ok()) outputs_->Stop(abort_);
+      ranks = outputs_.get();
+    }
+    const absl::Status opened = OpenOutputs(command, std::move(session), ranks, answer);
+    MutexLock lock(&mutex_);
+    opening_.clear();
+    return opened;
+  }
+
+  absl::Status OpenGeneration(const proto::GenerationCommand& command,
+                              proto::WorkerAnswer* answer) {
+    WEIR_ASSIGN_OR_RETURN(const train::GenerationPlan plan, GenerationPlanOf(command));
+    const proto::OpenCommand& open = command.open();
+    WEIR_ASSIGN_OR_RETURN(train::JobSessionOptions session,
+                          SessionFor(open, static_cast<uint16_t>(plan)));
     train::GenerationRanks* ranks = nullptr;
     {
       MutexLock lock(&mutex_);
@@ -709,10 +736,11 @@ class Worker {
   std::unique_ptr<transport::Exchange> exchange_;    // of the group and the line; outlives them
   WorkerStates states_;
   // The serving thread alone makes and ends the ranks; the link's thread uses them under the mutex.
-  // At most one of the two is there: a job trains or generates.
+  // At most one of the three is there: a job trains, generates or gives outputs.
   Mutex mutex_;
   std::unique_ptr<train::RankGroup> group_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<train::GenerationRanks> generation_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<train::OutputRanks> outputs_ ABSL_GUARDED_BY(mutex_);
   std::string opening_
       ABSL_GUARDED_BY(mutex_);  // what the loading of ranks does; empty: none goes on
   int beats_with_fault_ ABSL_GUARDED_BY(mutex_) = 0;

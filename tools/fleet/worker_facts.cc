@@ -32,6 +32,40 @@ absl::Status TakeStates(const proto::WorkerAnswer& answer,
   return absl::OkStatus();
 }
 
+void AddMetrics(const std::map<int64_t, train::StepMetrics>& reported,
+                proto::WorkerAnswer* answer) {
+  for (const auto& [step, metrics] : reported) {
+    for (const auto& [name, value] : metrics) {
+      proto::MetricFact* fact = answer->add_metric();
+      fact->set_step(step);
+      fact->set_name(name);
+      fact->set_value(value);
+    }
+  }
+}
+
+void AddWork(const std::vector<actors::RankWorkReport>& work, proto::WorkerAnswer* answer) {
+  for (const actors::RankWorkReport& rank : work) {
+    proto::RankWorkFact* fact = answer->add_work();
+    fact->set_rank(rank.rank.value());
+    fact->set_stage(rank.stage);
+    fact->set_busy_ns(rank.busy_ns);
+    fact->set_planned_ns(rank.planned_ns);
+    fact->set_measured_ns(rank.measured_ns);
+    fact->set_cpu_ns(rank.cpu_ns);
+    for (const int64_t part_ns : rank.part_ns) fact->add_part_ns(part_ns);
+  }
+}
+
+void AddParts(const std::map<std::string, train::SavedPart>& parts, proto::WorkerAnswer* answer) {
+  for (const auto& [name, saved] : parts) {
+    proto::PartFact* part = answer->add_part();
+    part->set_name(name);
+    part->set_elements(saved.elements);
+    part->set_nonfinite(saved.nonfinite);
+  }
+}
+
 void AddInputFiles(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
   for (const std::string& path : command.input_file()) {
     const FileFingerprint print = FingerprintOf(path);

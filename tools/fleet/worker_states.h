@@ -28,11 +28,13 @@ namespace weir::fleet {
 class WorkerStates {
  public:
   // Ends the line to the buddy. What of the copies serves the ranks that `command` opens stays: the
-  // copies of its first step. `session` has the ranks of the old epoch, and null means none;
-  // `resting_step` is their number of steps done if they are at rest, else -1. kInternal: the
-  // command wants states that are not here.
+  // copies of its first step, if they are of the mesh with whose states the job goes on. `session`
+  // has the ranks of the old epoch, and null means none; `resting_step` is their number of steps
+  // done if they are at rest, else -1. kInternal: the command wants states that are not here.
   absl::Status Leave(const proto::OpenCommand& command, const actors::Session* session,
                      int64_t resting_step);
+  // Returns the mesh of the ranks (OpenCommand.layout); 0: there are none yet.
+  uint32_t ranks_layout() const { return ranks_layout_; }
   // Writes the copy into ranks that go on with it. Errors are those of Session::WriteState.
   absl::Status PutInto(actors::Session* session) const { return kept_.last().PutInto(session); }
 
@@ -55,20 +57,31 @@ class WorkerStates {
 
   // Reads parts of the copies. kNotFound: they are not here.
   absl::Status Give(const proto::GiveCommand& command, proto::WorkerAnswer* answer) const;
-  // Takes parts of states of the ranks of `session`. The parts of a state come in order, and the
-  // state is written when it is whole. kInternal: they do not fit.
+  // Takes parts of states of the ranks of `session`, also those that the copies here have. The
+  // bytes of a part come in order, and a state is written when it is whole. kInternal: they do not
+  // fit.
   absl::Status Take(const proto::TakeCommand& command, actors::Session* session);
 
  private:
   absl::Status ConnectLine(const BuddyLineOptions& options, int num_ranks,
                            const train::NetworkFactory& network);
-  void AddWholeCopies(proto::WorkerAnswer* answer) const;
+  // Returns the bytes of a range of the copies; `*gathered` may hold them.
+  absl::StatusOr<absl::string_view> Read(const proto::ShardRange& range,
+                                         std::string* gathered) const;
+  absl::StatusOr<absl::string_view> ReadBytes(RankId rank, const std::string& name, int64_t begin,
+                                              int64_t bytes) const;
+  absl::Status TakeRange(const proto::ShardRange& range, const std::string& data,
+                         actors::Session* session);
+  // Forgets copies of another mesh than that of the ranks: new ones are made.
+  void LeaveOldMesh();
 
   const MonotonicClock clock_{};
   KeptSteps kept_;
   GuardedStates guarded_;
   std::vector<GuardedShard> lone_;  // of this worker, of which its buddy keeps copies
   StateParts taken_;
+  uint32_t ranks_layout_ = 0;        // the mesh of the ranks, and
+  uint32_t copies_layout_ = 0;       // that of the copies
   std::unique_ptr<BuddyLine> line_;  // null: none. Uses the copies above
 };
 

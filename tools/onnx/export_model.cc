@@ -44,7 +44,9 @@ struct Flat {
   std::vector<FlatTensor> tensors;
   std::vector<FlatNode> nodes;
   std::vector<ExportedWeight> weights;
-  std::vector<TensorId> inputs, metrics;  // metrics: outputs of main, the loss first
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> metrics;          // outputs of main, the loss first, or
+  std::vector<TensorId> results;          // those of a model without a loss
   std::map<std::string, TensorId> named;  // tensors of main
 };
 
@@ -65,6 +67,7 @@ class Flattener {
     }
     for (const compiler::ModelCall& call : model_.calls) AddCall(call);
     for (const auto& [name, value] : model_.metrics) flat_.metrics.push_back(values_[value]);
+    for (const auto& [name, value] : model_.fetched) flat_.results.push_back(values_[value]);
     return std::move(flat_);
   }
 
@@ -231,7 +234,7 @@ class Exporter {
       if (found == flat_.named.end()) return NoSuch("--output", name, "a tensor of main", known);
       outputs_.push_back(found->second);
     }
-    if (outputs_.empty()) outputs_ = ReadByLoss(flat_);
+    if (outputs_.empty()) outputs_ = flat_.metrics.empty() ? flat_.results : ReadByLoss(flat_);
     if (!outputs_.empty()) return absl::OkStatus();
     outputs_ = flat_.metrics;
     notes_.push_back(

@@ -51,17 +51,12 @@ absl::StatusOr<ValueId> ChosenOutput(const Lowered& lowered, const ImportOptions
   return chosen->value;
 }
 
-// Adds a loss to the graph and returns its value.
-absl::StatusOr<ValueId> AddLoss(const ImportOptions& options, Lowered* lowered) {
+// Returns the loss: the only output, or what this adds to the graph.
+absl::StatusOr<ValueId> LossOf(const ImportOptions& options, Lowered* lowered) {
   WEIR_ASSIGN_OR_RETURN(ValueId output, ChosenOutput(*lowered, options));
+  if (options.loss.empty()) return output;
   WeirGraph& graph = lowered->graph;
   const std::vector<int64_t> shape = graph.shape(output);
-  if (options.loss.empty()) {
-    if (shape.empty()) return output;
-    return NoLoss("--loss", "a loss, since the output is no single number",
-                  absl::StrCat("none, and an output [", absl::StrJoin(shape, ", "), "]"),
-                  "--loss cross_entropy, or --loss mse");
-  }
   const auto add = [&](const std::string& op,
                        std::vector<ValueId> inputs) -> absl::StatusOr<ValueId> {
     WEIR_ASSIGN_OR_RETURN(const std::vector<ValueId> added,
@@ -93,8 +88,65 @@ absl::StatusOr<ValueId> AddLoss(const ImportOptions& options, Lowered* lowered) 
   return add("reduce_mean", {losses});
 }
 
-void AddSettings(proto::Job* job) {
-  job->mutable_data()->mutable_synthetic();
+// Returns the outputs that are results of a model without a loss. Notes name the others.
+absl::StatusOr<std::vector<GraphOutput>> ResultsOf(Lowered* lowered) {
+  std::vector<GraphOutput> results;
+  for (const LoweredOutput& output : lowered->outputs) {
+    const auto is_same = [&](const GraphOutput& other) { return other.value == output.value; };
+    std::string why;
+    if (output.value < 0) {
+      why = "is a constant";
+    } else if (lowered->graph.values[output.value].node < 0) {
+      why = "is an input or a weight";
+    } else if (const auto same = std::find_if(results.begin(), results.end(), is_same);
+               same != results.end()) {
+      why = absl::StrCat("is output ", same->name);
+    }
+    if (why.empty()) {
+      results.push_back({output.value, PlainName(output.name)});
+    } else {
+      lowered->notes.push_back(
+          absl::StrCat("output ", output.name, " ", why, ", so that the job does not compute it"));
+    }
+  }
+  if (!results.empty()) return results;
+  return Rejected({"W0623", "outputs of the graph", "one that a node computes from the inputs",
+                   lowered->outputs.empty()
+                       ? std::string("none")
+                       : absl::StrCat(NamesOf(lowered->outputs), ", which no node computes"),
+                   "name a result of a node with --output"});
+}
+
+// Returns whether the only output is a number that training can minimise.
+bool OutputIsLoss(const Lowered& lowered) {
+  if (lowered.outputs.size() != 1 || lowered.outputs[0].value < 0) return false;
+  const GraphValue& value = lowered.graph.values[lowered.outputs[0].value];
+  return value.node >= 0 && value.type.dims.empty() && value.type.dtype == DType::kF32;
+}
+
+// The outputs of `main`.
+struct MainOutputs {
+  std::vector<GraphOutput> outputs;
+  enum class Kind : uint8_t { kLoss, kResults } kind = Kind::kLoss;
+};
+
+absl::StatusOr<MainOutputs> OutputsOf(const ImportOptions& options, Lowered* lowered) {
+  if (options.loss.empty() && !options.output.empty()) {
+    WEIR_RETURN_IF_ERROR(ChosenOutput(*lowered, options).status());
+    std::erase_if(lowered->outputs,
+                  [&](const LoweredOutput& output) { return output.name != options.output; });
+  }
+  if (options.loss.empty() && !OutputIsLoss(*lowered)) {
+    WEIR_ASSIGN_OR_RETURN(std::vector<GraphOutput> results, ResultsOf(lowered));
+    return MainOutputs{std::move(results), MainOutputs::Kind::kResults};
+  }
+  WEIR_ASSIGN_OR_RETURN(const ValueId loss, LossOf(options, lowered));
+  return MainOutputs{{{loss, "loss"}}, MainOutputs::Kind::kLoss};
+}
+
+void AddData(proto::Job* job) { job->mutable_data()->mutable_synthetic(); }
+
+void AddTraining(proto::Job* job) {
   proto::Training* training = job->mutable_training();
   training->set_steps(100);
   proto::Optimizer::AdamW* adamw = training->mutable_optimizer()->mutable_adamw();
@@ -283,16 +335,23 @@ absl::StatusOr<ImportedModel> ImportModel(const proto::OnnxModel& model,
   NameWeightsByBias(&lowered.graph);
   Freeze(options.frozen, &lowered.graph);
   NoteSharedWeights(lowered.graph, &lowered.notes);
-  WEIR_ASSIGN_OR_RETURN(ValueId loss, AddLoss(options, &lowered));
-  Simplify(&lowered.graph, {&loss});
+  WEIR_ASSIGN_OR_RETURN(MainOutputs main, OutputsOf(options, &lowered));
+  std::vector<ValueId*> values;
+  for (GraphOutput& output : main.outputs) values.push_back(&output.value);
+  Simplify(&lowered.graph, values);
   if (lowered.graph.inputs.empty())
     return NoLoss("graph", "an input", "a graph without inputs, which computes a constant", "");
   ImportedModel imported;
   const std::string name = PlainName(model.graph().name());
-  PrintedGraph printed = Print(lowered.graph, name.empty() ? "model" : name, {{loss, "loss"}});
+  PrintedGraph printed = Print(lowered.graph, name.empty() ? "model" : name, main.outputs);
   imported.job.set_name(printed.graph.name());
   *imported.job.mutable_graph() = std::move(printed.graph);
-  AddSettings(&imported.job);
+  AddData(&imported.job);
+  if (main.kind == MainOutputs::Kind::kLoss) {
+    AddTraining(&imported.job);
+  } else {
+    imported.job.mutable_graph()->set_without_loss(true);
+  }
   imported.names = std::move(printed.parameters);
   for (const GraphParameter& parameter : lowered.graph.parameters)
     imported.shapes.push_back(lowered.graph.shape(parameter.value));

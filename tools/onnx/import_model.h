@@ -31,9 +31,11 @@ struct ImportOptions {
   std::vector<std::string> constants;
   // Initializers that training leaves alone and that stay parameters: names, or "beginning*".
   std::vector<std::string> frozen;
-  std::string loss;  // "": none; "cross_entropy" or "mse"
-  // The tensor that the loss reads, an output of the graph or any other result of a node; nodes
-  // that the tensor does not need are left out. "": the only output.
+  // "cross_entropy" or "mse". "": the only output is the loss if it is a single number; else the
+  // model has no loss, and the outputs are its results.
+  std::string loss;
+  // The tensor that the loss reads, or the only result: an output of the graph or any other result
+  // of a node; nodes that the tensor does not need are left out. "": the outputs of the graph.
   std::string output;
   std::string targets = "targets";  // the name of the input that the loss adds
   ExternalFiles files;
@@ -77,7 +79,7 @@ struct ImportedModel {
 int64_t MakeWeightsOfConstants(proto::OnnxModel* model);
 
 // Lowers a model, adds the loss, and names the dimensions. W0836: the loss does not fit the
-// outputs.
+// outputs. W0623: no loss, and no output is the result of a node.
 absl::StatusOr<ImportedModel> ImportModel(const proto::OnnxModel& model,
                                           const ImportOptions& options);
 

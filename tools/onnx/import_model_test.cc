@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/safetensors.h"
 #include "tools/onnx/model_file.h"
@@ -140,6 +141,60 @@ TEST(ImportModel, AMultilayerPerceptronBecomesAJobThatTrains) {
   auto reader = store::SafetensorsReader::Open(path);
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->tensors().at("up.weight").shape, (Shape{20, 12}));
+}
+
+TEST(ImportModel, WithoutALossTheOutputsOfTheFileAreResults) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"batch", "12"});
+  for (const char* output : {"logits", "best", "again", "x"}) builder.Output(output);
+  builder.Weight("down.weight", {12, 5});
+  builder.Node("MatMul", {"x", "down.weight"}, "logits");
+  proto::OnnxNode* const best = builder.Node("ArgMax", {"logits"}, "best");
+  ModelBuilder::Int(best, "axis", 1);
+  ModelBuilder::Int(best, "keepdims", 0);
+  builder.Node("Identity", {"logits"}, "again");
+  ImportOptions options;
+  options.dims["batch"] = 7;
+  auto imported = ImportModel(builder.model(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_TRUE(imported->job.graph().without_loss());
+  EXPECT_FALSE(imported->job.has_training());
+  const proto::Function& main = imported->job.graph().function(0);
+  EXPECT_EQ(std::vector<std::string>(main.output().begin(), main.output().end()),
+            (std::vector<std::string>{"logits", "best"}));
+  EXPECT_THAT(absl::StrJoin(imported->notes, "; "), testing::HasSubstr("output again is output "
+                                                                       "logits"));
+  EXPECT_THAT(absl::StrJoin(imported->notes, "; "), testing::HasSubstr("output x is an input"));
+  options.output = "best";
+  imported = ImportModel(builder.model(), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  ASSERT_EQ(imported->job.graph().function(0).output_size(), 1);
+  EXPECT_EQ(imported->job.graph().function(0).output(0), "best");
+}
+
+TEST(ImportModel, HardmaxAndTheLastOfEqualElementsAreMadeOfPlaces) {
+  ModelBuilder hardmax;
+  hardmax.Input("x", Element::kF32, {"3", "4"}).Output("y");
+  hardmax.Node("Hardmax", {"x"}, "y");
+  EXPECT_EQ(LoweredOps(hardmax), "argmax one_hot");
+  for (const int64_t size : {4, 65}) {
+    ModelBuilder last;
+    last.Input("x", Element::kF32, {"3", absl::StrCat(size)}).Output("y");
+    proto::OnnxNode* const node = last.Node("ArgMax", {"x"}, "y");
+    ModelBuilder::Int(node, "axis", 1);
+    ModelBuilder::Int(node, "keepdims", 0);
+    ModelBuilder::Int(node, "select_last_index", 1);
+    EXPECT_THAT(LoweredOps(last),
+                testing::HasSubstr(size == 4 ? "argmax take cast" : "along a dimension of 65"));
+  }
+}
+
+TEST(ImportModel, AScatterOverwritesWhereAnIndexPoints) {
+  ModelBuilder builder;
+  builder.Input("x", Element::kF32, {"3", "5"}).Input("index", Element::kI64, {"3", "2"});
+  builder.Input("updates", Element::kF32, {"3", "2"}).Output("y");
+  ModelBuilder::Int(builder.Node("ScatterElements", {"x", "index", "updates"}, "y"), "axis", 1);
+  EXPECT_EQ(LoweredOps(builder), "scatter_add equal cast scatter_add greater where");
 }
 
 TEST(ImportModel, ShapesThatTheModelComputesAreFolded) {

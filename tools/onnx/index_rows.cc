@@ -7,15 +7,41 @@
 namespace weir::onnx {
 namespace {
 
+// Elements along an axis whose order is turned, one slice each.
+constexpr int64_t kTurnedMax = 64;
+
+// Returns the place of the best element along the axis, of equal ones the last: the first place in
+// the turned order is the last one in the order of x.
+ValueId LastPlace(Translation& t, ValueId x, int axis, bool largest) {
+  const int64_t size = t.shape(x)[axis];
+  if (size > kTurnedMax) {
+    t.Fail(absl::StrCat("the last place of equal elements along a dimension of ", size,
+                        "; Weir has the first, and the last of up to ", kTurnedMax));
+    return -1;
+  }
+  std::vector<int64_t> turned;
+  std::vector<float> places;
+  for (int64_t place = size; place-- > 0;) {
+    turned.push_back(place);
+    places.push_back(static_cast<float>(place));
+  }
+  const ValueId first =
+      t.Add("argmax", {t.Take(x, axis, turned)}, {{"axis", int64_t{axis}}, {"largest", largest}});
+  const ValueId last =
+      t.Add("take", {t.Constant(std::move(places), {size}), first}, {{"axis", int64_t{0}}});
+  return t.Add("cast", {last}, {{"to", std::string("i32")}});
+}
+
 void ArgBest(Translation& t, bool largest) {
   const ValueId x = t.X(0);
   const int axis = t.Axis(t.Int("axis", 0), t.rank(x));
-  if (t.Int("select_last_index", 0) != 0)
-    return t.Fail("the last place of equal elements; Weir has the first");
   if (!t.ok()) return;
   std::vector<int64_t> kept = t.shape(x);
   kept[axis] = 1;
-  const ValueId place = t.Add("argmax", {x}, {{"axis", int64_t{axis}}, {"largest", largest}});
+  const ValueId place = t.Int("select_last_index", 0) != 0
+                            ? LastPlace(t, x, axis, largest)
+                            : t.Add("argmax", {x}, {{"axis", int64_t{axis}}, {"largest", largest}});
+  if (!t.ok()) return;
   t.Result(t.Int("keepdims", 1) != 0 ? t.Reshape(place, kept) : place);
 }
 
@@ -67,8 +93,8 @@ void GatherElements(Translation& t) {
 
 void ScatterElements(Translation& t) {
   const std::string reduction = t.Str("reduction", "none");
-  if (reduction != "add") {
-    return t.Fail(absl::StrCat("reduction \"", reduction, "\"; Weir has \"add\""));
+  if (reduction != "add" && reduction != "none") {
+    return t.Fail(absl::StrCat("reduction \"", reduction, "\"; Weir has \"add\" and \"none\""));
   }
   const ValueId x = t.X(0), index = Indices(t, 1), updates = t.X(2);
   const int axis = t.Axis(t.Int("axis", 0), t.rank(x));
@@ -76,9 +102,28 @@ void ScatterElements(Translation& t) {
   std::vector<int64_t> to = t.shape(index);
   to[axis] = t.shape(x)[axis];
   if (to != t.shape(x)) return t.Fail("indices for a part of the dimensions beside the axis");
-  const ValueId sums =
-      t.Add("scatter_add", {updates, index}, {{"axis", int64_t{axis}}, {"to", DimsOf(to)}});
-  t.Result(t.Add("add", {x, sums}));
+  const auto scattered = [&](ValueId elements) {
+    return t.Add("scatter_add", {elements, index}, {{"axis", int64_t{axis}}, {"to", DimsOf(to)}});
+  };
+  const ValueId sums = scattered(updates);
+  if (reduction == "add") return t.Result(t.Add("add", {x, sums}));
+  // ONNX forbids equal indices here, so that a sum is the one update of its place.
+  const ValueId ones =
+      t.Add("cast", {t.Add("equal", {index, index})}, {{"to", std::string("f32")}});
+  const ValueId is_updated = t.Add("greater", {scattered(ones)}, {{"value", 0.0}});
+  t.Result(t.Add("where", {is_updated, sums, x}));
+}
+
+// 1 at the first of the largest elements along an axis, and 0 elsewhere.
+void Hardmax(Translation& t) {
+  const ValueId x = t.X(0);
+  const int axis = t.Axis(t.Int("axis", -1), t.rank(x));
+  if (!t.ok()) return;
+  const ValueId place = t.Add("argmax", {x}, {{"axis", int64_t{axis}}, {"largest", true}});
+  if (!t.ok()) return;
+  std::vector<int64_t> to = t.shape(place);
+  to.push_back(t.shape(x)[axis]);
+  t.Result(t.FromLast(t.Add("one_hot", {place}, {{"to", DimsOf(to)}}), axis));
 }
 
 void OneHot(Translation& t) {
@@ -117,6 +162,8 @@ std::vector<Row> IndexRows() {
       {"TopK", 10, TopK},
       {"GatherElements", 11, GatherElements},
       {"ScatterElements", 11, ScatterElements},
+      {"Scatter", 9, ScatterElements},
+      {"Hardmax", 13, Hardmax},
       {"OneHot", 9, OneHot},
       {"CumSum", 11, CumSum},
   };

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compiler/explain/host_traffic.h"
+#include "compiler/job/import_graph.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -98,6 +99,7 @@ absl::Status Choose(const sbp::Mesh& mesh, const std::vector<Order>& orders, pro
                     PlacedAxes* placed) {
   const compiler::JobRhythm no_rhythm;
   compiler::CompileOptions options;
+  options.mode = compiler::ModeOf(*job);
   options.rhythm = &no_rhythm;
   const absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> plan =
       compiler::CompileJob(*job, options);

@@ -79,13 +79,17 @@ absl::StatusOr<Json> ScheduleJson(const compiler::LogicalPlan& plan,
     }
     parts.push_back({{"stage", plan.schedule.StageOf(part)},
                      {"in_flight", plan.schedule.in_flight[part]},
+                     {"reads_parts", plan.schedule.PartsBefore(part)},
                      {"calls", calls}});
   }
-  return Json{{"kind", compiler::Name(plan.schedule.kind)},
-              {"bubble_of_even_parts", plan.schedule.BubbleFormula(1, 1)},
-              {"predicted_bubble", plan.predicted_bubble},
-              {"parts", parts},
-              {"text", std::string(absl::StripAsciiWhitespace(text))}};
+  Json json{{"kind", compiler::Name(plan.schedule.kind)},
+            {"stages_in_a_row", plan.schedule.stages_in_a_row()},
+            {"predicted_bubble", plan.predicted_bubble},
+            {"parts", parts},
+            {"text", std::string(absl::StripAsciiWhitespace(text))}};
+  // Stages side by side have no formula.
+  if (plan.schedule.is_chain()) json["bubble_of_even_parts"] = plan.schedule.BubbleFormula(1, 1);
+  return json;
 }
 
 Json PredictionJson(const sim::JobCosts& costs, const sim::StepPrediction& prediction) {
@@ -112,6 +116,7 @@ Json FitJson(const PlanSummary& summary, const train::MemoryNeed& need) {
               {"rank", need.rank.value()},
               {"rank_bytes", need.bytes},
               {"all_bytes", need.all_bytes}};
+  if (need.graph_bytes > 0) fit["graph_bytes_estimated"] = need.graph_bytes;
   if (need.driver_bytes > 0) fit["driver_bytes"] = need.driver_bytes;
   if (summary.device_bytes_max > 0) fit["device_bytes_max"] = summary.device_bytes_max;
   return fit;

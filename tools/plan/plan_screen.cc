@@ -61,11 +61,17 @@ class Screen {
   void Stages() {
     const compiler::PipelineSchedule& schedule = plan_.schedule;
     if (schedule.num_stages < 2) return;
-    std::string text =
-        absl::StrFormat("%d, %s: bubble %.0f %% if all parts are even", schedule.num_stages,
-                        compiler::Name(schedule.kind), 100 * schedule.BubbleFormula(1, 1));
-    if (plan_.predicted_bubble > 0)
-      absl::StrAppendFormat(&text, ", %.0f %% with these costs", 100 * plan_.predicted_bubble);
+    std::string text = absl::StrCat(schedule.num_stages, ", ", compiler::Name(schedule.kind), ": ");
+    if (schedule.is_chain()) {
+      absl::StrAppendFormat(&text, "bubble %.0f %% if all parts are even",
+                            100 * schedule.BubbleFormula(1, 1));
+    } else {
+      absl::StrAppend(&text, schedule.stages_in_a_row(), " in a row, the others beside them");
+    }
+    if (plan_.predicted_bubble > 0) {
+      absl::StrAppendFormat(&text, ", %s%.0f %% with these costs",
+                            schedule.is_chain() ? "" : "bubble ", 100 * plan_.predicted_bubble);
+    }
     Line("stages", text);
     const auto shown = std::min<int64_t>(schedule.num_stages, kStagesShown);
     for (int64_t stage = 0; stage < shown; ++stage) {

@@ -66,6 +66,14 @@ void Tensor(const TensorLayout& tensor, std::string* text) {
 
 // ---- schedule ----
 
+// Returns the stages that a stage of placed calls reads: ", after stages 0 and 1".
+std::string ReadsText(const compiler::PipelineSchedule& schedule, int64_t stage) {
+  if (!schedule.is_placed() || schedule.stages_before[stage].empty()) return "";
+  const std::vector<int64_t>& before = schedule.stages_before[stage];
+  return absl::StrCat(before.size() == 1 ? ", after stage " : ", after stages ",
+                      absl::StrJoin(before, " and "));
+}
+
 std::string StagesText(const compiler::LogicalPlan& plan) {
   const compiler::PipelineSchedule& schedule = plan.schedule;
   std::string text = absl::StrCat(
@@ -89,7 +97,7 @@ std::string StagesText(const compiler::LogicalPlan& plan) {
             ranks.size() == 1 ? "rank " : "ranks ", RangesText(ranks), ", at most ",
             absl::StrJoin(in_flight, " and "),
             in_flight == std::vector<std::string>{"1"} ? " micro-batch" : " micro-batches",
-            " in flight")),
+            " in flight", ReadsText(schedule, stage))),
         "\n");
   }
   return text;
@@ -98,8 +106,12 @@ std::string StagesText(const compiler::LogicalPlan& plan) {
 // Draws a step as planned, with the costs that the plan was made with.
 std::string ChartText(const compiler::LogicalPlan& plan, const compiler::CostModel& costs) {
   const compiler::PipelineSchedule& schedule = plan.schedule;
-  std::string text = absl::StrFormat("  bubble %s = %.1f %% if parts are even",
-                                     schedule.FormulaText(), 100 * schedule.BubbleFormula(1, 1));
+  std::string text =
+      schedule.is_chain()
+          ? absl::StrFormat("  bubble %s = %.1f %% if parts are even", schedule.FormulaText(),
+                            100 * schedule.BubbleFormula(1, 1))
+          : absl::StrCat("  no formula for the bubble: ", schedule.stages_in_a_row(), " of ",
+                         schedule.num_stages, " stages are in a row");
   if (plan.mode != compiler::PlanMode::kTrain) return text + "\n";
   absl::StatusOr<compiler::StationGraph> graph = BuildStationGraph(plan, costs);
   absl::StatusOr<compiler::RegisterSolution> solution =

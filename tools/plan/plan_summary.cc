@@ -144,10 +144,13 @@ class Summarizer {
         absl::StrCat("activations and gradients ", bytes(view.register_bytes + view.landing_bytes)),
         absl::StrCat("scratch ", bytes(view.scratch_bytes))};
     const int64_t workspace = memory_.need.bytes - memory_.need.beside_bytes -
-                              memory_.need.driver_bytes - at->second.arena_bytes();
+                              memory_.need.driver_bytes - memory_.need.graph_bytes -
+                              at->second.arena_bytes();
     if (workspace > 0) parts.push_back(absl::StrCat("workspace of kernels ", bytes(workspace)));
     if (memory_.need.beside_bytes > 0)
       parts.push_back(absl::StrCat("evaluation ", bytes(memory_.need.beside_bytes)));
+    if (memory_.need.graph_bytes > 0)
+      parts.push_back(absl::StrCat("graphs about ", bytes(memory_.need.graph_bytes)));
     if (memory_.need.driver_bytes > 0)
       parts.push_back(absl::StrCat("driver and libraries ", bytes(memory_.need.driver_bytes)));
     return absl::StrCat("rank ", memory_.need.rank, ": ", absl::StrJoin(parts, ", "), CopyText(),

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "compiler/cost/boxing_cost.h"
+#include "compiler/job/import_graph.h"
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/message_size.h"
 #include "runtime/base/unit_text.h"
@@ -120,6 +121,7 @@ absl::StatusOr<SettledCollectives> SettleCollectives(const compiler::CostModel& 
     return Exchanges("NCCL is for GPUs; the devices are CPUs", job);
   if (!obstacle.empty()) return Exchanges(absl::StrCat("no NCCL here: ", obstacle), job);
   compiler::CompileOptions options;
+  options.mode = compiler::ModeOf(*job);
   options.program_only = true;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
                         compiler::CompileJob(*job, options));

@@ -408,10 +408,26 @@ class JobTest(unittest.TestCase):
         self.assertIn('pipeline { cut: "a" }', weir.job(Fake(), data="synthetic", steps=1, cut="a").text)
 
     def test_an_optimizer_of_another_library_is_refused(self):
-        with self.assertRaisesRegex(weir.Error, r"expected weir.AdamW or weir.Sgd; found .*SimpleNamespace"):
+        with self.assertRaisesRegex(weir.Error, r"expected weir.AdamW, .* or weir.Muon; found .*SimpleNamespace"):
             weir.job(Fake(), data="synthetic", steps=1, optimizer=types.SimpleNamespace(lr=1.0))
         with self.assertRaisesRegex(weir.Error, r"Try: weir.AdamW\(lr=3e-4\)"):
             weir.job(Fake(), data="synthetic", steps=1, optimizer=weir.AdamW)
+
+    def test_optimizers_groups_and_averages_become_fields(self):
+        muon = weir.Muon(lr=0.02, nesterov=False, adjust_lr_fn="match_rms_adamw", adamw=weir.AdamW(eps=1.0))
+        for optimizer, text in ((weir.Lion(betas=(0.5, 0.75)), "lion { beta1: 0.5 beta2: 0.75 weight_decay: 0.0 }"),
+                                (weir.Lamb(eps=0.25), "epsilon: 0.25"), (weir.Adafactor(d=2), "clip_threshold: 2.0"),
+                                (weir.Adafactor(eps=(0.5, 0.25)), "epsilon1: 0.5"), (muon, "plain: true"),
+                                (muon, "adjust: RMS"), (muon, "iterations: 5"), (muon, "epsilon: 1.0")):
+            self.assertIn(text, weir.job(Fake(), data="synthetic", steps=1, optimizer=optimizer).text)
+        text = weir.job(Fake(), data="synthetic", steps=1, optimizer=muon, average=0.75, groups=[
+            weir.Group(["w", "v*"], optimizer=weir.Sgd()), weir.Group("*.bias", lr=2, weight_decay=0),
+            weir.Group("*", frozen=True)]).text
+        for part in ('pattern: "w"', 'pattern: "v*"', "sgd {", 'pattern: "*.bias"', "learning_rate: 2.0",
+                     "frozen: true", "average { decay: 0.75 }"):
+            self.assertIn(part, text)
+        with self.assertRaisesRegex(weir.Error, "adjust_lr_fn: expected .*; found 'none'"):
+            weir.job(Fake(), data="synthetic", steps=1, optimizer=weir.Muon(adjust_lr_fn="none"))
 
     def test_settings_become_fields(self):
         job = weir.job(Fake(), steps=7, mesh="dp=2,pp=2", rules={"batch": "dp", "n": ("tp", "activations")},

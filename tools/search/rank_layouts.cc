@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
+#include "compiler/job/import_graph.h"
 #include "compiler/search/job_trial.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -100,6 +101,7 @@ class Ranking {
 
   absl::StatusOr<Figures> FiguresOf(const proto::Job& job) {
     compiler::CompileOptions options;
+    options.mode = compiler::ModeOf(job);
     options.costs = &costs_.model();
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
                           compiler::CompileJob(job, options));

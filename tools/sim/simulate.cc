@@ -176,8 +176,11 @@ class Simulation {
     report_.item = items.name;
     report_.items_per_second =
         static_cast<double>(items.count) / std::max(report_.step_ns, 1.0) * 1e9;
-    report_.bubble_formula = static_cast<double>(report_.stages - 1) /
-                             static_cast<double>(report_.micro_batches + report_.stages - 1);
+    // Stages side by side have no formula.
+    if (logical_->schedule.is_chain()) {
+      report_.bubble_formula = logical_->schedule.BubbleFormula(1, 1);
+      report_.bubble_formula_text = logical_->schedule.FormulaText();
+    }
     const double window_ns = std::max(1.0, report_.step_ns * static_cast<double>(counted));
     for (size_t i = 0; i < run_->plans().size(); ++i)
       TellDevice(run_->plans()[i], engine.times(static_cast<int>(i)), window_ns);

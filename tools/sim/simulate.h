@@ -53,15 +53,17 @@ struct SimulateReport {
   std::string item;  // "tokens"
   // Shares of the step, means over devices; they sum to 1. Time in which several queues of a device
   // work counts once, as compute if there is any.
-  double compute = 0;         // acts of the model
-  double transfer = 0;        // acts that pack and fill messages
-  double exposed = 0;         // idle while the needed data was under way
-  double waiting = 0;         // idle while the needed data was not sent yet
-  double bubble_formula = 0;  // (p - 1) / (m + p - 1)
-  double model_flops = 0;     // of a step: three times the flops of the forward pass
-  double mfu = 0;             // of all devices' peaks; 0 if the cluster names none
-  double sent_bytes = 0;      // of a step, over all links
-  ActCosts::Sources kernels;  // the numbers of kernels looked up and estimated
+  double compute = 0;   // acts of the model
+  double transfer = 0;  // acts that pack and fill messages
+  double exposed = 0;   // idle while the needed data was under way
+  double waiting = 0;   // idle while the needed data was not sent yet
+  // Of even stages, by the formula of the schedule; 0 and empty: there is no formula.
+  double bubble_formula = 0;
+  std::string bubble_formula_text;  // "(p-1)/(m+p-1)"
+  double model_flops = 0;           // of a step: three times the flops of the forward pass
+  double mfu = 0;                   // of all devices' peaks; 0 if the cluster names none
+  double sent_bytes = 0;            // of a step, over all links
+  ActCosts::Sources kernels;        // the numbers of kernels looked up and estimated
   struct Device {
     RankId rank;
     std::string device;

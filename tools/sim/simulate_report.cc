@@ -144,12 +144,10 @@ std::string ToText(const SimulateReport& report) {
   if (!report.costs.empty()) text += HeadLine("costs", report.costs);
   text += HeadLine("idle", absl::StrFormat("%.1f %% of the step: a device runs no act",
                                            (1 - report.compute - report.transfer) * 100));
-  if (report.stages > 1) {
+  if (report.stages > 1 && report.bubble_formula > 0) {
     text += HeadLine(
-        "bubble",
-        absl::StrFormat(
-            "%.1f %% of the step is what the pipeline alone leaves idle, (p - 1) / (m + p - 1)",
-            report.bubble_formula * 100));
+        "bubble", absl::StrFormat("%.1f %% of the step is what the pipeline alone leaves idle, %s",
+                                  report.bubble_formula * 100, report.bubble_formula_text));
   }
   text += HeadLine(
       "exposed",

@@ -30,6 +30,8 @@ Json ReportJson(const TraceReport& report) {
                            {"classes", ClassesJson(report.classes)}};
   }
   json["stages"] = report.num_stages;
+  json["stages_in_a_row"] = report.stages_in_a_row;
+  json["virtual_stages"] = report.virtual_stages;
   json["micro_batches"] = report.micro_batches;
   json["first_step"] = report.first_step;
   json["last_step"] = report.last_step;

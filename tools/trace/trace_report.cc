@@ -25,6 +25,8 @@ namespace {
 
 constexpr size_t kExposedIndent = 46;
 constexpr size_t kWaitIndent = 25;
+// The name of the schedule whose backward passes are in two halves.
+constexpr char kScheduleThatSplitsBackward[] = "zero-bubble";
 // The least share of the time in acts that must be measured. With a smaller share, the acts whose
 // CPU time is known are mainly acts that others interrupted.
 constexpr double kMeasuredMin = 0.3;
@@ -417,6 +419,23 @@ std::vector<RankClass> ClassesOf(const TraceReader& reader) {
   return sorted;
 }
 
+// Sets the bubble of even stages by the formula of the schedule. There is none for stages side by
+// side, whose bubble depends on how the ways through them meet.
+void SetBubbleFormula(const TraceReader& reader, TraceReport* report) {
+  report->stages_in_a_row = reader.JobNumber(kTraceStagesInARow);
+  if (report->stages_in_a_row <= 0) report->stages_in_a_row = report->num_stages;
+  if (report->stages_in_a_row != report->num_stages) return;
+  const bool splits = report->schedule == kScheduleThatSplitsBackward;
+  report->virtual_stages = std::max<int64_t>(1, reader.JobNumber(kTraceVirtualStages));
+  const double p = static_cast<double>(report->num_stages),
+               m = static_cast<double>(report->micro_batches),
+               v = splits ? 3 : static_cast<double>(report->virtual_stages);
+  report->bubble_formula = (p - 1) / (m * v + p - 1);
+  report->bubble_formula_text = splits                       ? "(p-1)/(3m+p-1)"
+                                : report->virtual_stages > 1 ? "(p-1)/(mv+p-1)"
+                                                             : "(p-1)/(m+p-1)";
+}
+
 }  // namespace
 
 bool TraceReport::by_symmetry() const {
@@ -453,13 +472,11 @@ TraceReport MakeTraceReport(const TraceReader& reader) {
               return std::tie(a.rank, a.queue) < std::tie(b.rank, b.queue);
             });
   report.bubble = idle / std::max(1.0, static_cast<double>(report.NumRanksHere()));
-  const double p = static_cast<double>(report.num_stages),
-               m = static_cast<double>(report.micro_batches);
-  report.bubble_formula = (p - 1) / (m + p - 1);
   report.step_ns = static_cast<double>(report.window_ns) /
                    std::max(1.0, static_cast<double>(report.last_step) -
                                      static_cast<double>(report.first_step) + 1);
   report.schedule = reader.JobText(kTraceSchedule);
+  SetBubbleFormula(reader, &report);
   report.predicted_bubble = static_cast<double>(reader.JobNumber(kTracePredictedBubble)) * 1e-6;
   if (report.num_stages > 1)
     report.pipeline_bubble = MeasurePipelineBubble(reader, report.first_step, report.last_step);
@@ -502,7 +519,11 @@ std::string OverviewText(const TraceReport& report) {
     const std::string expected =
         report.predicted_bubble > 0
             ? absl::StrCat(PercentText(report.predicted_bubble), " predicted when it was planned")
-            : absl::StrCat(PercentText(report.bubble_formula), " by the formula (p-1)/(m+p-1)");
+        : report.bubble_formula > 0
+            ? absl::StrCat(PercentText(report.bubble_formula), " by the formula ",
+                           report.bubble_formula_text)
+            : absl::StrCat("no formula for ", report.num_stages, " stages, ",
+                           report.stages_in_a_row, " of them in a row");
     absl::StrAppend(
         &text, "\npipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule),
         ": bubble ", PercentText(report.pipeline_bubble),

@@ -66,6 +66,8 @@ struct TraceReport {
   // the ranks that the trace holds.
   std::vector<RankClass> classes;
   int64_t num_stages = 1;
+  int64_t stages_in_a_row = 1;  // on the longest way of a micro-batch; in a chain, all stages
+  int64_t virtual_stages = 1;   // parts on each stage
   int64_t micro_batches = 1;
   int64_t first_step = 0;  // of the steady window
   int64_t last_step = 0;
@@ -76,10 +78,12 @@ struct TraceReport {
   std::vector<ExposedReport> exposed;  // worst first
   // 1 - the share of the time in which a device works on any queue, mean over devices.
   double bubble = 0;
-  double bubble_formula = 0;    // (p - 1) / (m + p - 1)
-  std::string schedule;         // of the pipeline: "1F1B"; empty: unknown
-  double pipeline_bubble = 0;   // measured, see pipeline_bubble.h
-  double predicted_bubble = 0;  // by the compiler; 0: unknown
+  // Of even stages without waits, by the formula of the schedule; 0 and empty: there is no formula.
+  double bubble_formula = 0;
+  std::string bubble_formula_text;  // "(p-1)/(m+p-1)"
+  std::string schedule;             // of the pipeline: "1F1B"; empty: unknown
+  double pipeline_bubble = 0;       // measured, see pipeline_bubble.h
+  double predicted_bubble = 0;      // by the compiler; 0: unknown
 
   // Returns the number of the ranks that the trace holds.
   int64_t NumRanksHere() const { return static_cast<int64_t>(classes.size()); }

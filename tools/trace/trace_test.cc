@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <sstream>
@@ -85,6 +86,46 @@ TEST(TraceTest, ATraceInVirtualTimeReadsAsThatOfARun) {
   EXPECT_EQ(report->devices.size(), 4u);
   EXPECT_GT(report->step_ns, (8 + 4 - 1) * 3000);
   EXPECT_GT(report->bubble, report->bubble_formula - 1e-9);
+}
+
+// Returns the report on a step in virtual time of three stages, after `change` of each plan.
+TraceReport ReportOf(const std::function<void(proto::RankPlan*)>& change) {
+  actors::PipelineJob job;
+  job.num_stages = 3;
+  job.micro_batches = 4;
+  std::vector<actors::Plan> plans;
+  for (proto::RankPlan plan : actors::Certified(actors::MakePipelineJob(job))) {
+    change(&plan);
+    plans.push_back(*actors::PlanFromProto(plan));
+  }
+  actors::VirtualRunOptions options;
+  options.trace_capacity = 1000;
+  options.cost_ns = [](const actors::Plan&, const actors::PlanActor&) -> int64_t { return 1000; };
+  auto run = actors::VirtualRun::Create(std::move(plans), std::move(options));
+  EXPECT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ((*run)->RunSteps(3), absl::OkStatus());
+  EXPECT_EQ((*run)->WriteTrace(TracePath()), absl::OkStatus());
+  absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
+  EXPECT_TRUE(report.ok()) << report.status();
+  return report.ok() ? *std::move(report) : TraceReport{};
+}
+
+TEST(TraceTest, TheFormulaOfTheBubbleIsThatOfTheScheduleAndOfChainsAlone) {
+  const TraceReport chain = ReportOf([](proto::RankPlan*) {});
+  EXPECT_DOUBLE_EQ(chain.bubble_formula, 2.0 / 6);
+  EXPECT_EQ(chain.stages_in_a_row, 3);
+  EXPECT_THAT(OverviewText(chain), HasSubstr("by the formula (p-1)/(m+p-1)"));
+  const TraceReport parts = ReportOf([](proto::RankPlan* plan) { plan->set_virtual_stages(2); });
+  EXPECT_EQ(parts.virtual_stages, 2);
+  EXPECT_DOUBLE_EQ(parts.bubble_formula, 2.0 / 10);
+  EXPECT_THAT(OverviewText(parts), HasSubstr("by the formula (p-1)/(mv+p-1)"));
+  const TraceReport halves =
+      ReportOf([](proto::RankPlan* plan) { plan->set_schedule("zero-bubble"); });
+  EXPECT_DOUBLE_EQ(halves.bubble_formula, 2.0 / 14);
+  const TraceReport towers = ReportOf([](proto::RankPlan* plan) { plan->set_stages_in_a_row(2); });
+  EXPECT_EQ(towers.stages_in_a_row, 2);
+  EXPECT_EQ(towers.bubble_formula, 0);
+  EXPECT_THAT(OverviewText(towers), HasSubstr("no formula for 3 stages, 2 of them in a row"));
 }
 
 TEST(TraceTest, AFileThatIsCutOrDamagedSaysWhere) {

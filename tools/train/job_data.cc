@@ -98,7 +98,7 @@ absl::StatusOr<std::map<std::string, std::string>> Bindings(const proto::Job& jo
 // Returns the requests of the model's inputs to the data.
 absl::StatusOr<std::vector<store::FeedRequest>> RequestsOf(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<ModelInput> inputs,
-                        compiler::ModelInputsOf(job, compiler::PlanMode::kTrain));
+                        compiler::ModelInputsOf(job, compiler::ModeOf(job)));
   WEIR_ASSIGN_OR_RETURN(const auto bindings, Bindings(job, inputs));
   std::vector<store::FeedRequest> requests;
   for (const ModelInput& input : inputs) {
@@ -174,7 +174,8 @@ store::TokenDataOptions TokenOptions(const proto::Data::Tokens& tokens) {
 // `options` says what the job says; sizes come from the model.
 absl::StatusOr<std::unique_ptr<store::Dataset>> OpenTokens(
     const proto::Job& job, const std::vector<store::FeedRequest>& requests,
-    store::TokenDataOptions options) {
+    store::TokenDataOptions options, store::DataUse use) {
+  options.use = use;
   WEIR_ASSIGN_OR_RETURN(options.batch, SamplesOf(job, requests));
   options.sequence = 0;
   options.seed = job.training().seed();
@@ -194,9 +195,10 @@ absl::StatusOr<std::unique_ptr<store::Dataset>> OpenTokens(
 }
 
 absl::StatusOr<std::unique_ptr<store::Dataset>> OpenIdx(
-    const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests, store::DataUse use) {
   WEIR_ASSIGN_OR_RETURN(const int64_t samples, SamplesOf(job, requests));
   store::IdxDataOptions options;
+  options.use = use;
   options.images = job.data().idx().images();
   options.labels = job.data().idx().labels();
   options.test_images = job.data().idx().test_images();
@@ -214,9 +216,10 @@ absl::StatusOr<std::unique_ptr<store::Dataset>> OpenIdx(
 }
 
 absl::StatusOr<std::unique_ptr<store::Dataset>> OpenArrays(
-    const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests, store::DataUse use) {
   const proto::Data::Arrays& arrays = job.data().arrays();
   store::ArrayDataOptions options;
+  options.use = use;
   WEIR_ASSIGN_OR_RETURN(options.batch, SamplesOf(job, requests));
   options.batch = std::max<int64_t>(1, options.batch);
   options.seed = job.training().seed();
@@ -239,13 +242,19 @@ absl::StatusOr<std::unique_ptr<store::Dataset>> OpenArrays(
   return store::OpenArrayDataset(options);
 }
 
+// The data of a model without a loss have no part to train on.
+store::DataUse UseOf(const proto::Job& job) {
+  return job.graph().without_loss() ? store::DataUse::kInOrder : store::DataUse::kTrain;
+}
+
 absl::StatusOr<std::unique_ptr<store::Dataset>> OpenByKind(
-    const proto::Job& job, const std::vector<store::FeedRequest>& requests) {
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests, store::DataUse use) {
   switch (job.data().kind_case()) {
-    case proto::Data::kText: return OpenTokens(job, requests, TextOptions(job.data().text()));
-    case proto::Data::kTokens: return OpenTokens(job, requests, TokenOptions(job.data().tokens()));
-    case proto::Data::kIdx: return OpenIdx(job, requests);
-    case proto::Data::kArrays: return OpenArrays(job, requests);
+    case proto::Data::kText: return OpenTokens(job, requests, TextOptions(job.data().text()), use);
+    case proto::Data::kTokens:
+      return OpenTokens(job, requests, TokenOptions(job.data().tokens()), use);
+    case proto::Data::kIdx: return OpenIdx(job, requests, use);
+    case proto::Data::kArrays: return OpenArrays(job, requests, use);
     case proto::Data::kSynthetic:
       return store::MakeSyntheticDataset({requests, job.training().seed()});
     case proto::Data::KIND_NOT_SET: break;
@@ -262,7 +271,7 @@ int64_t MicroBatches(const proto::Job& job) {
 
 int64_t SamplesPerStep(const proto::Job& job) {
   const absl::StatusOr<std::vector<ModelInput>> inputs =
-      compiler::ModelInputsOf(job, compiler::PlanMode::kTrain);
+      compiler::ModelInputsOf(job, compiler::ModeOf(job));
   int64_t samples = 1;
   if (!inputs.ok()) return samples;
   for (const ModelInput& input : *inputs) {
@@ -275,7 +284,7 @@ int64_t SamplesPerStep(const proto::Job& job) {
 StepItems ItemsOf(const proto::Job& job) {
   StepItems items;
   const absl::StatusOr<std::vector<ModelInput>> inputs =
-      compiler::ModelInputsOf(job, compiler::PlanMode::kTrain);
+      compiler::ModelInputsOf(job, compiler::ModeOf(job));
   if (!inputs.ok()) return items;
   int64_t tokens = 0;
   for (const ModelInput& input : *inputs) {
@@ -290,9 +299,12 @@ StepItems ItemsOf(const proto::Job& job) {
   return tokens > 0 ? StepItems{tokens, "tokens"} : items;
 }
 
-absl::StatusOr<std::unique_ptr<store::Dataset>> OpenJobData(const proto::Job& job) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<store::FeedRequest> requests, RequestsOf(job));
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::Dataset> dataset, OpenByKind(job, requests));
+namespace {
+
+// Opens the data for requests, under the names of the inputs.
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenFor(
+    const proto::Job& job, const std::vector<store::FeedRequest>& requests, store::DataUse use) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::Dataset> dataset, OpenByKind(job, requests, use));
   std::map<std::string, std::string> feed_of;
   for (const store::FeedRequest& request : requests) {
     WEIR_RETURN_IF_ERROR(store::CheckRequest(*dataset, request));
@@ -300,6 +312,48 @@ absl::StatusOr<std::unique_ptr<store::Dataset>> OpenJobData(const proto::Job& jo
   }
   return std::unique_ptr<store::Dataset>(
       std::make_unique<BoundDataset>(std::move(dataset), std::move(feed_of)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<store::Dataset>> OpenJobData(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<store::FeedRequest> requests, RequestsOf(job));
+  return OpenFor(job, requests, UseOf(job));
+}
+
+absl::StatusOr<JobSamples> OpenJobSamples(const proto::Job& job, store::DataUse use) {
+  WEIR_ASSIGN_OR_RETURN(std::vector<store::FeedRequest> requests, RequestsOf(job));
+  JobSamples samples;
+  WEIR_ASSIGN_OR_RETURN(samples.batch, SamplesOf(job, requests));
+  samples.batch = std::max<int64_t>(1, samples.batch);
+  // SamplesOf has found that the first dimension of each input counts samples.
+  for (store::FeedRequest& request : requests) request.shape[0] = 1;
+  proto::Job one_by_one = job;
+  one_by_one.mutable_training()->clear_batch_dim();
+  WEIR_ASSIGN_OR_RETURN(samples.dataset, OpenFor(one_by_one, requests, use));
+  samples.count = job.data().has_synthetic()
+                      ? samples.batch * std::max<int64_t>(1, job.training().eval_batches())
+                      : samples.dataset->num_held_out_batches();
+  return samples;
+}
+
+absl::Status SampleFeed::Fill(const std::string& feed, int64_t step, int64_t,
+                              const TensorSlice& slice, void* out) {
+  TensorSlice sample = slice;
+  sample.shape[0] = sample.global_shape[0] = 1;
+  sample.offset[0] = 0;
+  char* to = static_cast<char*>(out);
+  for (int64_t row = 0; row < slice.shape[0]; ++row, to += sample.bytes()) {
+    const int64_t number = step * samples_->batch + slice.offset[0] + row;
+    const store::BatchPosition position{store::DataPart::kHeldOut,
+                                        std::min(number, samples_->count - 1)};
+    WEIR_RETURN_IF_ERROR(samples_->dataset->Fill(feed, position, sample, to));
+  }
+  return absl::OkStatus();
+}
+
+std::string SampleFeed::SampleText(const std::string&, int64_t step, int64_t, int64_t row) const {
+  return absl::StrCat("sample ", std::min(step * samples_->batch + row, samples_->count - 1));
 }
 
 store::BatchPosition DatasetFeed::PositionAt(int64_t step, int64_t micro_batch) const {

@@ -36,6 +36,32 @@ StepItems ItemsOf(const proto::Job& job);
 // twice; W0908 inputs count different numbers of samples.
 absl::StatusOr<std::unique_ptr<store::Dataset>> OpenJobData(const proto::Job& job);
 
+// The samples of a job, one by one, to run each of them through the model once.
+struct JobSamples {
+  std::unique_ptr<store::Dataset> dataset;  // batch n of its held-out part is sample n alone
+  int64_t count = 0;
+  int64_t batch = 1;  // samples of a step of the job
+};
+// kTrain: the held-out part of the data, as in an evaluation; kInOrder: all samples. Synthetic data
+// have the samples of training.eval_batches steps, at least of one. Errors: those of OpenJobData.
+absl::StatusOr<JobSamples> OpenJobSamples(const proto::Job& job, store::DataUse use);
+
+// Feeds a session with samples in order. Step s has the samples from s * batch on. Behind the last
+// sample of all, the last step has that sample again.
+class SampleFeed final : public actors::DataFeed {
+ public:
+  // `samples` must outlive the feed, and has at least one sample.
+  explicit SampleFeed(const JobSamples* samples) : samples_(samples) {}
+
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                    const TensorSlice& slice, void* out) override;
+  std::string SampleText(const std::string& feed, int64_t step, int64_t micro_batch,
+                         int64_t row) const override;
+
+ private:
+  const JobSamples* samples_;
+};
+
 // Feeds a session from one part of a dataset. Step s of the held-out part is batch s modulo the
 // number of batches, so that each evaluation starts anew.
 class DatasetFeed final : public actors::DataFeed {

@@ -49,6 +49,11 @@ absl::Status CheckDevice(const proto::Runtime& runtime) {
     return Rejected({"W0529", where, absl::StrCat("at most ", most, " on a device \"", kind, "\""),
                      absl::StrCat(value), ""});
   };
+  if (runtime.graphs() == proto::Runtime::Graphs::ON && !limits.has_graphs) {
+    return Rejected({"W0966", "runtime.graphs", "AUTO or OFF on a device without graphs",
+                     absl::StrCat("ON on a device \"", kind, "\""),
+                     "runtime.graphs=AUTO, which takes graphs where the device has them"});
+  }
   WEIR_RETURN_IF_ERROR(check("runtime.device_queues", runtime.device_queues(), limits.num_queues));
   return check("runtime.device_depth", runtime.device_depth(), limits.depth);
 }

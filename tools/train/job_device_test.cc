@@ -52,6 +52,11 @@ TEST(JobDeviceTest, WhatThereIsNotIsRefused) {
   }
   proto::Runtime runtime;
   runtime.set_device("cuda-emulated");
+  runtime.set_graphs(proto::Runtime::Graphs::ON);
+  EXPECT_EQ(CheckDevice(runtime), absl::OkStatus());
+  proto::Runtime cpu = runtime;
+  cpu.set_device("cpu");
+  EXPECT_THAT(CheckDevice(cpu).message(), HasSubstr("W0966 at runtime.graphs"));
   runtime.set_device_depth(257);
   EXPECT_THAT(CheckDevice(runtime).message(), HasSubstr("W0529 at runtime.device_depth"));
   runtime.set_device_depth(256);

@@ -51,6 +51,10 @@ struct RunnerOptions {
 // The states from files with which a run can go on after it has lost ranks.
 struct RecoveryOrder {
   int64_t step = 0;  // steps done in these states
+  // The job from now on, which has fewer ranks, and its preparation: the lost processes leave, and
+  // the others go on with these ranks. Null: the ranks stay, and lost processes start anew.
+  const proto::Job* smaller = nullptr;
+  const PreparedTraining* prepared = nullptr;
 };
 // Where a run goes on.
 struct Recovery {

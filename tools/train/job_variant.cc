@@ -48,6 +48,22 @@ proto::Job EvaluationJob(const proto::Job& job) {
   return variant;
 }
 
+proto::Job OutputsJob(const proto::Job& job, const std::vector<std::string>& outputs) {
+  proto::Job variant = EvaluationJob(job);
+  proto::Graph* const graph = variant.mutable_graph();
+  graph->set_without_loss(true);
+  graph->clear_loss();
+  for (proto::Function& function : *graph->mutable_function()) {
+    if (function.name() != graph->main() || outputs.empty()) continue;
+    function.clear_output();
+    for (const std::string& output : outputs) function.add_output(output);
+  }
+  variant.mutable_training()->set_micro_batches(1);
+  // As in GenerationJob: no other schedule gains anything with one micro-batch.
+  if (variant.pipeline().schedule() != proto::Pipeline::ONE_F_ONE_B) variant.clear_pipeline();
+  return variant;
+}
+
 absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job, int64_t rows,
                                                 GenerationDevices devices) {
   GenerationVariant generation;
@@ -61,9 +77,11 @@ absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job, int64_t r
     variant.clear_mesh();
     variant.clear_layout();
     variant.clear_pipeline();
-  } else if (variant.pipeline().schedule() != proto::Pipeline::ONE_F_ONE_B) {
+  } else if (variant.pipeline().schedule() != proto::Pipeline::ONE_F_ONE_B ||
+             variant.pipeline().place_size() > 0) {
     // All stages work on the one micro-batch in turn, so no other schedule gains anything. The cuts
-    // of such a schedule may be those of more parts than stages.
+    // of such a schedule may be those of more parts than stages. Places may name calls that only
+    // the loss needs.
     variant.clear_pipeline();
   }
   variant.mutable_training()->set_micro_batches(1);

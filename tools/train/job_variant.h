@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
@@ -13,6 +14,10 @@ namespace weir::train {
 
 // Returns the job without dropout, otherwise unchanged.
 proto::Job EvaluationJob(const proto::Job& job);
+
+// Returns the job as one that runs its model for its results, without a loss: no dropout, one
+// micro-batch. `outputs` are tensors of main; none: the outputs of main.
+proto::Job OutputsJob(const proto::Job& job, const std::vector<std::string>& outputs);
 
 // kMeshOfJob: the mesh, the layouts and the stages are those of the job.
 enum class GenerationDevices : uint8_t { kOneDevice, kMeshOfJob };

@@ -101,6 +101,24 @@ class StageWorkspaces {
   std::map<int, int64_t> by_stage_;
 };
 
+// Returns what the graphs of a rank's acts take of the memory of its GPU: an estimate, since nobody
+// has measured it. An act has two graphs where its slots take turns.
+int64_t GraphBytesOf(const proto::RankPlan& plan) {
+  constexpr int64_t kBytesOfKernel = int64_t{8} << 10;
+  constexpr int64_t kGraphsOfAct = 2;
+  if (plan.device_kind() != kGpus || plan.graphs() == proto::RankPlan::GRAPHS_OFF) return 0;
+  const absl::StatusOr<actors::Plan> read = actors::PlanFromProto(plan);
+  if (!read.ok()) return 0;
+  int64_t bytes = 0;
+  for (const actors::PlanActor& actor : read->actors) {
+    if (!actor.program.has_value() || actor.kind == actors::ActorKind::kCollective) continue;
+    const auto num_kernels = static_cast<int64_t>(read->programs[actor.program].calls.size());
+    if (actors::IsGraph(read->graphs, num_kernels, actor.timing.time_ns))
+      bytes += num_kernels * kBytesOfKernel * kGraphsOfAct;
+  }
+  return bytes;
+}
+
 // Returns the bytes of the arena of `beside` without the weights that it shares with `own`. A plan
 // that cannot be read shares nothing, and the session reports the reason.
 int64_t ArenaBeside(const proto::RankPlan& own, const proto::RankPlan& beside) {
@@ -124,13 +142,14 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
     tell({"lowering ranks to find their memory", static_cast<int64_t>(of.plans.size()),
           static_cast<int64_t>(looked_at.size())});
     WEIR_ASSIGN_OR_RETURN(proto::RankPlan own, compiler::LowerForRank(plan, rank));
-    int64_t beside_bytes = 0;
+    int64_t beside_bytes = 0, graph_bytes = GraphBytesOf(own);
     if (evaluation != nullptr) {
       WEIR_ASSIGN_OR_RETURN(const proto::RankPlan beside,
                             compiler::LowerForRank(*evaluation, rank));
       beside_bytes = ArenaBeside(own, beside) + beside_workspaces.Of(beside);
+      graph_bytes += GraphBytesOf(beside);
     }
-    const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes;
+    const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes + graph_bytes;
     of.need.all_bytes += static_cast<double>(bytes) * static_cast<double>(ranks);
     int64_t& of_stage = of.need.bytes_of_stage[plan.places.PlaceOf(rank)];
     of_stage = std::max(of_stage, bytes);
@@ -138,6 +157,7 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
       of.need.rank = rank;
       of.need.bytes = bytes;
       of.need.beside_bytes = beside_bytes;
+      of.need.graph_bytes = graph_bytes;
     }
     of.plans.emplace(rank, std::move(own));
   }

@@ -36,6 +36,7 @@ struct MemoryNeed {
   RankId rank = RankId(0);   // the rank that needs most
   int64_t bytes = 0;         // of that rank: its arena, and the workspace of its kernels
   int64_t beside_bytes = 0;  // the part of `bytes` for the evaluation beside it
+  int64_t graph_bytes = 0;   // the part of `bytes` for graphs of kernels, which is an estimate
   int64_t driver_bytes = 0;  // the part of `bytes` for the driver of the device and its libraries
   double all_bytes = 0;      // of all ranks
   std::map<int64_t, int64_t> bytes_of_stage;  // of the rank that needs most of each stage

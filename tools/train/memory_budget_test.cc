@@ -117,6 +117,19 @@ TEST(MemoryBudget, AnEvaluationHasNoWeightsOfItsOwn) {
   }
 }
 
+TEST(MemoryBudget, GraphsOfAGpuCountByAnEstimate) {
+  proto::Job job = SmallGpt("pp=2");
+  job.mutable_runtime()->set_device("cuda");
+  const MemoryNeed without = NeedOfJob(job, Beside::kNothing);
+  EXPECT_EQ(without.graph_bytes, 0);
+  job.mutable_runtime()->set_graphs(proto::Runtime::Graphs::ON);
+  const MemoryNeed with = NeedOfJob(job, Beside::kNothing);
+  EXPECT_GT(with.graph_bytes, 0);
+  EXPECT_EQ(with.bytes, without.bytes + with.graph_bytes);
+  job.mutable_runtime()->set_device("cpu");
+  EXPECT_EQ(NeedOfJob(job, Beside::kNothing).graph_bytes, 0);
+}
+
 TEST(MemoryBudget, TheDriverOfEachDeviceCounts) {
   MemoryNeed need = NeedOfJob(SmallGpt("pp=2"), Beside::kNothing);
   const MemoryNeed before = need;

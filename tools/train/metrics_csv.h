@@ -1,8 +1,8 @@
 // Writes the lines of a metrics file (metrics_file.h) as a table of comma-separated values (RFC
 // 4180) with a header. The columns of a file follow from the names in it alone: first those that
 // every run may have, in the order of docs/reference/metrics.md, then all others by name. A line
-// without a value, or with null, has an empty cell. Rows are the lines, in their order: a step that
-// a resumed run did again has two. Thread rule: a pure function.
+// without a value, or with null, has an empty cell. Rows are the lines, in their order.
+// Thread rule: a pure function.
 #pragma once
 
 #include <ostream>

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -17,6 +18,8 @@
 
 namespace weir::train {
 namespace {
+
+constexpr char kFirstStep[] = "{\"step\":%lld";  // how MetricLine begins
 
 // Returns " (pid 123)" for the process that holds a lock on the file; empty if the system does not
 // tell.
@@ -80,9 +83,28 @@ std::string MetricsFile::Write(const MetricLine& line) {
     error = Reopen();  // the file was removed
   if (error == 0 && regular_ && begin_ == Begin::kAnew && ::ftruncate(descriptor_, 0) != 0)
     error = errno;
-  if (error == 0) begin_ = Begin::kAfterOthers;
+  if (error == 0 && begin_ == Begin::kAfterOthers && kept_steps_.has_value())
+    error = CutAfter(*kept_steps_);
+  if (error == 0) {
+    begin_ = Begin::kAfterOthers;
+    kept_steps_.reset();
+  }
   if (error == 0) error = WriteText(line.Text() + "\n");
   return lost_.Note(error);
+}
+
+int MetricsFile::CutAfter(int64_t step) {
+  if (!regular_) return 0;
+  std::ifstream file(path_, std::ios::binary);
+  off_t end = 0;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    long long of_line = 0;
+    if (std::sscanf(line.c_str(), kFirstStep, &of_line) == 1 && of_line > step) break;
+    end += static_cast<off_t>(line.size()) + 1;
+  }
+  struct stat info;
+  if (::fstat(descriptor_, &info) != 0) return errno;
+  return info.st_size > end && ::ftruncate(descriptor_, end) != 0 ? errno : 0;
 }
 
 // Writes the text in one piece, so that other writers cannot come between. If a full disk took only

@@ -1,7 +1,8 @@
 // The file of --metrics: a line of JSON per step. Each line is written at once to the end of the
 // file, so no other line can break it. A job holds a lock on its file, and a second job that names
 // the same file is refused. The old content of the file stays until the first line of a run that
-// begins anew.
+// begins anew. A run that goes on after others, or goes back to an earlier step, takes their lines
+// of later steps away with its first line, so each step has one line. A pipe keeps all.
 //
 // A disk that is full or fails costs lines but does not stop the run: Write reports the failure
 // once, tries again with each line, and reports when writing works again. Thread rule: one thread.
@@ -9,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,6 +28,8 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
+  // The next line is of a step after `step`: it takes the place of all lines of later steps.
+  void GoBackTo(int64_t step) { kept_steps_ = step; }
   // Writes the line. Returns a warning that a person should read now, or mostly an empty text.
   std::string Write(const MetricLine& line);
   const LostWrites& lost() const { return lost_; }
@@ -35,11 +39,14 @@ class MetricsFile {
       : path_(path), begin_(begin), lost_("--metrics " + path, "line") {}
   int Reopen();
   int WriteText(const std::string& text);
+  // Ends the file before the first line of a step after `step`, and before a last line without end.
+  int CutAfter(int64_t step);
 
   const std::string path_;
   Begin begin_;
   int descriptor_ = -1;
   bool regular_ = false;
+  std::optional<int64_t> kept_steps_;  // GoBackTo
   LostWrites lost_;
 };
 

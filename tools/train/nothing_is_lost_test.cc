@@ -336,6 +336,35 @@ TEST_F(NothingIsLostTest, AMetricsFileThatIsRemovedIsMadeAgain) {
   EXPECT_EQ(Text(Path("metrics")), line.Text() + "\n");
 }
 
+TEST_F(NothingIsLostTest, AStepThatIsDoneAgainHasOneLine) {
+  const auto write = [](MetricsFile* file, int64_t begin, int64_t end, double loss) {
+    for (int64_t step = begin; step <= end; ++step) {
+      MetricLine line(step);
+      line.Add("loss", loss);
+      EXPECT_EQ(file->Write(line), "");
+    }
+  };
+  const std::string path = Path("metrics");
+  {
+    auto file = MetricsFile::Open(path, MetricsFile::Begin::kAnew).value();
+    file->GoBackTo(0);
+    write(file.get(), 1, 11, 1);
+    file->GoBackTo(3);  // a recovery
+    EXPECT_THAT(Text(path), HasSubstr("\"step\":11")) << "until the next line is written";
+    write(file.get(), 4, 5, 2);
+  }
+  std::ofstream(path, std::ios::app) << "{\"step\":6,\"lo";  // the machine has lost power
+  auto resumed = MetricsFile::Open(path, MetricsFile::Begin::kAfterOthers).value();
+  resumed->GoBackTo(4);
+  write(resumed.get(), 5, 5, 3);
+  EXPECT_EQ(Text(path), R"({"step":1,"loss":1}
+{"step":2,"loss":1}
+{"step":3,"loss":1}
+{"step":4,"loss":2}
+{"step":5,"loss":3}
+)");
+}
+
 TEST_F(NothingIsLostTest, ADivergedRunStopsNamesTheTensorAndKeepsWhatWasThere) {
   for (const char* mesh : {"", "dp=2,tp=2", "pp=2"}) {
     log_.str("");

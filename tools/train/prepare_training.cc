@@ -15,6 +15,7 @@
 #include "actors/plan/plan.h"
 #include "actors/plan/verify_plans.h"
 #include "compiler/job/check_training.h"
+#include "compiler/job/import_graph.h"
 #include "compiler/job/mesh_use.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
@@ -251,6 +252,7 @@ class Preparation {
         }) {}
 
   absl::StatusOr<PreparedTraining> Run() {
+    WEIR_RETURN_IF_ERROR(compiler::CheckHasLoss(job_));
     WEIR_RETURN_IF_ERROR(CheckFlags(options_));
     if (scope_.data == PrepareScope::Data::kOpen) {
       WEIR_ASSIGN_OR_RETURN(prepared_.dataset, OpenJobData(job_));

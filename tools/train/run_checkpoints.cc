@@ -63,11 +63,15 @@ absl::Status RunCheckpoints::Claim() {
 
 void RunCheckpoints::Open(JobRunner* runner, const PreparedTraining& prepared) {
   runner_ = runner;
-  plan_id_ = prepared.plans.training->plan_id;
+  TakePlan(prepared);
   data_ = runner->facts().data;
   samples_per_step_ = SamplesPerStep(job_);
   sample_offset_ = prepared.sample_offset;
   last_begun_ns_ = clock_->NowNs();
+}
+
+void RunCheckpoints::TakePlan(const PreparedTraining& prepared) {
+  plan_id_ = prepared.plans.training->plan_id;
 }
 
 absl::Status RunCheckpoints::Prepare() {

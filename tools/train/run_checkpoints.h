@@ -44,6 +44,8 @@ class RunCheckpoints {
   // Call once, before all that follows. `runner` must outlive this object. `prepared` is of the
   // run.
   void Open(JobRunner* runner, const PreparedTraining& prepared);
+  // Call when the job has another plan from now on.
+  void TakePlan(const PreparedTraining& prepared);
   // Call once the ranks are loaded, before the first step: takes memory for checkpoints on the way.
   absl::Status Prepare();
 

@@ -33,6 +33,7 @@
 #include "tools/train/session_states.h"
 #include "tools/train/step_shares.h"
 #include "tools/train/straggler_watch.h"
+#include "tools/train/update_lines.h"
 
 namespace weir::train {
 namespace {
@@ -96,6 +97,7 @@ class Trainer {
       const auto begin =
           result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
       WEIR_ASSIGN_OR_RETURN(metrics_file_, MetricsFile::Open(options_.metrics, begin));
+      metrics_file_->GoBackTo(result_.steps_done);
     }
     if (!options_.tensorboard.empty())
       event_file_ = std::make_unique<EventFile>(options_.tensorboard);
@@ -205,33 +207,13 @@ class Trainer {
             ? ""
             : absl::StrCat(" and ", BytesText(static_cast<double>(options_.driver_bytes)),
                            " for its driver")));
-    SayWhatUpdates();
     const int64_t steps = job_.training().steps();
+    for (const std::string& line : UpdateLines(updates_, steps)) progress_.Say(line);
     if (result_.steps_done > 0 && result_.steps_done < steps)
       progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
     if (result_.steps_done >= steps && !options_.resume.empty()) {
       progress_.Say(absl::StrCat("nothing to train: the checkpoint is of step ", result_.steps_done,
                                  ", and the job has ", steps, " steps in all (--steps)"));
-    }
-  }
-
-  void SayWhatUpdates() {
-    if (updates_.delay > 0) {
-      progress_.Say(absl::StrCat(
-          "gradients are ", updates_.delay, updates_.delay == 1 ? " update" : " updates",
-          " old; the first ",
-          updates_.delay == 1 ? "update leaves" : absl::StrCat(updates_.delay, " updates leave"),
-          " the weights as they are"));
-    }
-    if (updates_.every == 1) return;
-    const int64_t steps = job_.training().steps(), rest = steps - updates_.RoundDown(steps);
-    progress_.Say(absl::StrCat("weights are updated every ", updates_.every,
-                               " steps, first in step ", updates_.phase + 1));
-    if (rest > 0) {
-      progress_.Say(absl::StrCat("WARNING: the last update is in step ", steps - rest, " of ",
-                                 steps, ": the gradients of the ",
-                                 rest == 1 ? "step" : absl::StrCat(rest, " steps"),
-                                 " after it change nothing"));
     }
   }
 
@@ -267,7 +249,15 @@ class Trainer {
   absl::Status Recover() {
     checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
     const int64_t saved = checkpoints_.last_step();
-    WEIR_ASSIGN_OR_RETURN(Recovery recovery, runner_->Recover({saved >= 0 ? saved : started_at_}));
+    RecoveryOrder order = {saved >= 0 ? saved : started_at_};
+    PreparedTraining prepared;
+    order.smaller = options_.smaller_job == nullptr ? nullptr : options_.smaller_job();
+    if (order.smaller != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(prepared, PrepareTraining(*order.smaller, options_, {}));
+      order.prepared = &prepared;
+    }
+    WEIR_ASSIGN_OR_RETURN(Recovery recovery, runner_->Recover(order));
+    if (order.smaller != nullptr) TakeSmallerJob(*order.smaller, prepared);
     if (!recovery.has_states) {
       WEIR_RETURN_IF_ERROR(saved >= 0 ? runner_->Load({checkpoints_.PathOf(saved), StateSet::kAll})
                                       : LoadStart());
@@ -294,6 +284,15 @@ class Trainer {
     return replicas_->Look(result_.steps_done, true, runner_.get());
   }
 
+  // Goes on with a job of fewer replicas. Its steps have the same batches, and its states the same
+  // names and shapes.
+  void TakeSmallerJob(const proto::Job& smaller, const PreparedTraining& prepared) {
+    job_ = smaller;
+    checkpoints_.TakePlan(prepared);
+    NoteArithmetic(prepared);
+    if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
+  }
+
   // Goes to the step of the recovery. Each step that is done and not done again gets its row, its
   // evaluation and its checkpoint: also the last burst, if ranks were lost before all that, and a
   // burst that failed here although all ranks had done it.
@@ -310,6 +309,7 @@ class Trainer {
       result_.seconds_here += step_seconds_ * static_cast<double>(gained);
     }
     losses_.erase(losses_.lower_bound(recovery.step), losses_.end());
+    if (metrics_file_ != nullptr) metrics_file_->GoBackTo(recovery.step);
     if (!losses_.empty()) result_.last_loss = losses_.rbegin()->second;
     result_.steps_done = recovery.step;
     result_.steps_here = std::max<int64_t>(result_.steps_here + gained, 0);
@@ -745,7 +745,7 @@ class Trainer {
     return "";
   }
 
-  const proto::Job& job_;
+  proto::Job job_;
   const TrainOptions& options_;
   MonotonicClock clock_;
   const StepItems items_;

@@ -90,6 +90,10 @@ struct TrainOptions {
   // Called when ranks are lost between the first step and the last. Returns whether the run brings
   // them back (JobRunner::Recover) and goes on. Null: the run ends.
   std::function<bool(int64_t steps_done)> may_recover;
+  // Returns the job with which the run goes on after a may_recover that has returned true: with
+  // fewer replicas, because lost processes do not come back. The job stays as it is until the next
+  // call. Null, or returns null: the job stays, and lost processes start anew.
+  std::function<const proto::Job*()> smaller_job;
   // Called when a step is done again after that, or when the run ends without another step. Returns
   // the seconds since the failure. May be null.
   std::function<double(const RunRecovery& recovery)> recovered;

@@ -28,10 +28,15 @@ absl::Status CudaKernel::Run(const KernelArgs& args, const LaunchContext& launch
     // A NaN in every format: what a kernel reads of its workspace without having written it shows.
     // A library's workspace is large, and only its beginning is used here.
     constexpr int64_t kPoisonedMax = 1 << 20;
-    static_cast<device::EmulatedStream*>(stream.handle)
-        ->Put([workspace, bytes = std::min(workspace_bytes(), kPoisonedMax)] {
-          std::memset(workspace, 0xff, bytes);
-        });
+    const struct {
+      void* at;
+      int64_t bytes;
+    } poison{workspace, std::min(workspace_bytes(), kPoisonedMax)};
+    if (!device::Records(stream, poison)) {
+      static_cast<device::EmulatedStream*>(stream.handle)->Put([poison] {
+        std::memset(poison.at, 0xff, poison.bytes);
+      });
+    }
   }
   return Enqueue(inside, workspace, stream);
 #else

@@ -12,6 +12,7 @@
 #ifdef WEIR_WITH_CUDNN
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <exception>
 #include <map>
 #include <string>
@@ -181,6 +182,13 @@ class Graph {
   absl::Status Enqueue(void* workspace, device::CudaStream stream) {
     void* const aligned = reinterpret_cast<void*>(
         RoundedUp(static_cast<int64_t>(reinterpret_cast<uintptr_t>(workspace)), kAlignment));
+    struct {
+      const Graph* graph;
+      void* workspace;
+      std::array<void*, kDV + 1> tensors;
+    } call{this, aligned, {}};
+    for (const auto& [tensor, address] : pointers_) call.tensors[tensor] = address;
+    if (device::Records(stream, call)) return absl::OkStatus();
     return WithHandle(stream, [&](cudnnHandle_t handle) -> absl::Status {
       fe::error_t done = graph_.execute(handle, pointers_, aligned);
       return done.is_bad() ? Refused("to run", done.get_message()) : absl::OkStatus();

@@ -44,8 +44,20 @@ void Launch(device::CudaStream stream, void (*kernel)(Parameters...), dim3 block
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          static_cast<int>(shared_bytes));
   }
+  if (stream.recorder != nullptr) {
+    const device::ParameterBytes<Parameters...> parameters(static_cast<Parameters>(arguments)...);
+    const device::KernelLaunch launch{reinterpret_cast<const void*>(kernel),
+                                      {blocks.x, blocks.y, blocks.z},
+                                      {threads.x, threads.y, threads.z},
+                                      shared_bytes,
+                                      parameters.bytes(),
+                                      parameters.offsets(),
+                                      {}};
+    if (stream.recorder->BeforeKernel(launch) == device::LaunchRecorder::Next::kSkip) return;
+  }
   kernel<<<blocks, threads, shared_bytes, static_cast<cudaStream_t>(stream.handle)>>>(
       static_cast<Parameters>(arguments)...);
+  if (stream.recorder != nullptr) stream.recorder->AfterKernel();
 }
 #endif
 

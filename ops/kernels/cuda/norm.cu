@@ -62,7 +62,11 @@ __device__ inline void LoadMany(const NormParameter& parameter, int64_t i, float
   }
 }
 
-template <typename T, int kPacks, Owner kOwner>
+// The tensor whose rows a kernel normalises: x, or the sum of x and an addend, which it stores,
+// too. Code that may add takes registers from the kernel that does not, so they are two.
+enum class Normalised : uint8_t { kX, kSum };
+
+template <typename T, int kPacks, Owner kOwner, Normalised kNormalised>
 __global__ void __launch_bounds__(kOwner == Owner::kWarp ? kWarpsOfBlock * kWarp : kBlockThreadsMax)
     NormKernel(NormWork work) {
   constexpr int kPack = kPackSize<T>;
@@ -79,7 +83,7 @@ __global__ void __launch_bounds__(kOwner == Owner::kWarp ? kWarpsOfBlock * kWarp
       const int64_t first = static_cast<int64_t>(p * part.lanes + part.lane) * kPack;
       if (first < work.n) held[p] = LoadVector(x + first);
     }
-    if (work.addend != nullptr) {
+    if constexpr (kNormalised == Normalised::kSum) {
       const T* addend = static_cast<const T*>(work.addend) + row * work.n;
       T* sums = static_cast<T*>(work.sum) + row * work.n;
       WEIR_UNROLL
@@ -411,7 +415,7 @@ void LaunchGradOf(const NormGradWork& work, device::CudaStream stream) {
   LaunchSumSegments(sums, stream);
 }
 
-template <typename T>
+template <typename T, Normalised kNormalised>
 void LaunchOf(const NormWork& work, device::CudaStream stream) {
   constexpr int kPack = kPackSize<T>, kBlockPacks = 4, kWarpPacksMax = 8;
   if (work.rows == 0 || work.n == 0) return;
@@ -421,13 +425,15 @@ void LaunchOf(const NormWork& work, device::CudaStream stream) {
     Launch(stream, &LongNormKernel<T>, dim3(NumBlocks(work.rows, 1)),
            dim3(ThreadsOfRow(work.n, 1, 512)), scratch, work);
   } else if (packs > kWarpPacksMax * kWarp) {
-    Launch(stream, &NormKernel<T, kBlockPacks, Owner::kBlock>, dim3(NumBlocks(work.rows, 1)),
+    Launch(stream, &NormKernel<T, kBlockPacks, Owner::kBlock, kNormalised>,
+           dim3(NumBlocks(work.rows, 1)),
            dim3(ThreadsOfRow(work.n, kPack * kBlockPacks, kBlockThreadsMax)), scratch, work);
   } else {
-    auto* const function = packs <= kWarp       ? &NormKernel<T, 1, Owner::kWarp>
-                           : packs <= 2 * kWarp ? &NormKernel<T, 2, Owner::kWarp>
-                           : packs <= 4 * kWarp ? &NormKernel<T, 4, Owner::kWarp>
-                                                : &NormKernel<T, kWarpPacksMax, Owner::kWarp>;
+    auto* const function = packs <= kWarp       ? &NormKernel<T, 1, Owner::kWarp, kNormalised>
+                           : packs <= 2 * kWarp ? &NormKernel<T, 2, Owner::kWarp, kNormalised>
+                           : packs <= 4 * kWarp
+                               ? &NormKernel<T, 4, Owner::kWarp, kNormalised>
+                               : &NormKernel<T, kWarpPacksMax, Owner::kWarp, kNormalised>;
     Launch(stream, function, dim3(NumBlocks(work.rows, kWarpsOfBlock)), dim3(kWarpsOfBlock * kWarp),
            0, work);
   }
@@ -436,7 +442,13 @@ void LaunchOf(const NormWork& work, device::CudaStream stream) {
 }  // namespace
 
 void LaunchNorm(const NormWork& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchOf<Bf16>(work, stream) : LaunchOf<float>(work, stream);
+  if (work.addend == nullptr) {
+    work.dtype == DType::kBF16 ? LaunchOf<Bf16, Normalised::kX>(work, stream)
+                               : LaunchOf<float, Normalised::kX>(work, stream);
+  } else {
+    work.dtype == DType::kBF16 ? LaunchOf<Bf16, Normalised::kSum>(work, stream)
+                               : LaunchOf<float, Normalised::kSum>(work, stream);
+  }
 }
 
 int64_t NormGradPartials(DType dtype, int64_t rows, int64_t n) {

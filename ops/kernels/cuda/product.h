@@ -76,6 +76,13 @@ class ProductPlan {
                                device::CudaStream stream) = 0;
 };
 
+// All that the work of a plan's call depends on.
+struct PlannedOperands {
+  const ProductPlan* plan;
+  void* workspace;
+  ProductOperands operands;
+};
+
 // Precondition: no size is 0. W0565 to W0567: the library is missing, or refuses.
 absl::StatusOr<std::unique_ptr<ProductPlan>> MakeProductPlan(const ProductSpec& spec);
 

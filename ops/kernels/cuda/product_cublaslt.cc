@@ -259,6 +259,8 @@ class CublasLtPlan final : public ProductPlan {
     const auto address = reinterpret_cast<uintptr_t>(workspace);
     void* const aligned = reinterpret_cast<void*>((address + kWorkspaceAlignment - 1) /
                                                   kWorkspaceAlignment * kWorkspaceAlignment);
+    const PlannedOperands planned{this, aligned, operands};
+    if (device::Records(stream, planned)) return absl::OkStatus();
     for (int64_t first = 0; first < spec_.batch; first += kBatchMax) {
       const bool whole = last_run_ == std::nullopt || spec_.batch - first >= kBatchMax;
       ProductOperands at = operands;

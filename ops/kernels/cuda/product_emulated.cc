@@ -57,6 +57,8 @@ class EmulatedPlan final : public ProductPlan {
   ProductReach reach() const override { return ProductReach::kBias; }
 
   absl::Status Enqueue(const ProductOperands& operands, void*, device::CudaStream stream) override {
+    const PlannedOperands planned{this, nullptr, operands};
+    if (device::Records(stream, planned)) return absl::OkStatus();
     static_cast<device::EmulatedStream*>(stream.handle)->Put([spec = spec_, operands] {
       for (int64_t i = 0; i < spec.batch; ++i) Compute(spec, operands, i);
     });

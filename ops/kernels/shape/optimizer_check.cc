@@ -1,33 +1,34 @@
 #include "ops/kernels/shape/optimizer_check.h"
 
-#include "ops/kernels/shape/spec_check.h"
+#include <algorithm>
 
 namespace weir::kernels {
-namespace {
 
-void CheckUpdate(SpecCheck* check, int num_outputs) {
+void CheckUpdate(SpecCheck* check, int inputs_max, int outputs_min, int outputs_max) {
+  check->Inputs(std::min(2, inputs_max), inputs_max).Outputs(outputs_min, outputs_max);
   check->Is(check->in(0), DType::kF32, "grad").Is(check->in(1), DType::kF32, "scale");
   check->Expect(check->in(1).num_elements() == 1, "one scale");
-  for (int i = 0; i < num_outputs; ++i) {
-    if (!check->HasOut(i)) continue;
-    check->Is(check->out(i), DType::kF32, "weight and its state");
-    check->SameShape(check->in(0), check->out(i), "grad, weight and state");
+  const auto like_first = [&](const TensorSlice& operand) {
+    check->Is(operand, DType::kF32, "weight and its state");
+    check->SameShape(check->in(0), operand, "grad, weight and state");
+  };
+  for (int i = 2; i < inputs_max; ++i) {
+    if (check->HasIn(i)) like_first(check->in(i));
+  }
+  for (int i = 0; i < outputs_max; ++i) {
+    if (check->HasOut(i)) like_first(check->out(i));
   }
 }
 
-}  // namespace
-
 absl::Status CheckAdamW(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(3, 3);
-  CheckUpdate(&check, 3);
+  CheckUpdate(&check, 2, 3, 3);
   return check.status();
 }
 
 absl::Status CheckSgd(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 2);
-  CheckUpdate(&check, 2);
+  CheckUpdate(&check, 2, 1, 2);
   check.Expect(check.HasOut(1) || spec.attrs.Real("momentum") == 0, "a buffer for its momentum");
   return check.status();
 }

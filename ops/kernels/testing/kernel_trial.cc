@@ -18,6 +18,8 @@ constexpr const char* kEmulated = "cuda-emulated";
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kGuard = 64;
 constexpr char kGuardByte = '\xa5';
+// The first act is no graph, the second makes the graph, and the third launches it.
+constexpr int kActsBefore = 3;
 
 // A device, and a block of its memory that grows with the trials.
 struct Bench {
@@ -134,14 +136,13 @@ absl::Status Run(const KernelTrial& trial) {
   }
   // The workspace lies behind the image and does not travel: it may be large.
   const int64_t workspace_end = image.size() + kernel->workspace_bytes();
-  const int64_t needed = workspace_end + kGuard;
+  const int64_t needed = workspace_end + 2 * kGuard;
   if (bench->block.bytes() < needed) {
     bench->block = device::DeviceBlock();
     WEIR_ASSIGN_OR_RETURN(bench->block,
                           memory.Allocate(2 * needed, device::DeviceMemory::Reach::kDevice));
   }
   char* const base = bench->block.base();
-  if (image.size() > 0) memory.CopyIn(base, image.data(), image.size());
   char guard[kGuard];
   std::memset(guard, kGuardByte, kGuard);
   memory.CopyIn(base + workspace_end, guard, kGuard);
@@ -166,21 +167,37 @@ absl::Status Run(const KernelTrial& trial) {
     Kernel* kernel;
     const KernelArgs* args;
     LaunchContext launch;
+    std::unique_ptr<device::DeviceChain> chain;
+    char* unused;  // guards, of which the second takes copies of the first
     absl::Status status;
-  } act{kernel.get(), &args, {}, {}};
+
+    absl::Status Put() {
+      WEIR_RETURN_IF_ERROR(kernel->Run(*args, launch));
+      // A graph has at least two operations.
+      if (chain != nullptr) launch.queue->Copy(unused + kGuard, unused, kGuard);
+      return absl::OkStatus();
+    }
+  } act{kernel.get(), &args, {}, nullptr, base + workspace_end, {}};
   const QueueId queue{0};
   act.launch = {bench->device->team(), base + image.size(), &bench->device->queue(queue)};
+  if (trial.launches == KernelTrial::Launches::kGraph)
+    act.chain = act.launch.queue->MakeChain(device::DeviceQueue::Chains::kMust);
   device::DeviceWork work;
   work.run = [](void* context) {
     auto* of = static_cast<Act*>(context);
-    of->status = of->kernel->Run(*of->args, of->launch);
+    of->status = of->chain == nullptr ? of->Put() : of->chain->Run([of] { return of->Put(); });
   };
   work.context = &act;
-  bench->device->Launch(work);
-  WEIR_RETURN_IF_ERROR(act.status);
-  WEIR_RETURN_IF_ERROR(bench->device->queue(queue).Finish());
-  bench->device->NumDone(queue);
-  WEIR_RETURN_IF_ERROR(bench->device->fault());
+  for (int before = act.chain == nullptr ? 0 : kActsBefore; before >= 0; --before) {
+    if (image.size() > 0) memory.CopyIn(base, image.data(), image.size());
+    args.step = trial.args.step + before;
+    args.random_key = trial.args.random_key + static_cast<uint64_t>(before);
+    bench->device->Launch(work);
+    WEIR_RETURN_IF_ERROR(act.status);
+    WEIR_RETURN_IF_ERROR(bench->device->queue(queue).Finish());
+    bench->device->NumDone(queue);
+    WEIR_RETURN_IF_ERROR(bench->device->fault());
+  }
 
   memory.CopyOut(guard, base + workspace_end, kGuard);
   for (int64_t i = 0; i < kGuard; ++i) {

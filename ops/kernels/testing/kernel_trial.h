@@ -24,6 +24,10 @@ struct KernelTrial {
   KernelArgs args;
   // The order of the threads on "cuda-emulated" (ops/kernels/cuda/emulation/thread_order.h).
   uint64_t thread_order = 2;
+  // kGraph: the device keeps the work as a graph. Acts with other numbers come before, so that the
+  // act in question is a launch of a graph that was made for others. Devices without graphs do
+  // the work as they always do.
+  enum class Launches : uint8_t { kOneByOne, kGraph } launches = Launches::kOneByOne;
 };
 
 // Returns the kind of device that WEIR_TEST_DEVICE names.

@@ -23,11 +23,27 @@ enum class CudaResult : int {
   kNoDevice = 100,
   kInvalidHandle = 400,
   kNotReady = 600,
+  kStreamCaptureUnsupported = 900,  // a call that a capture does not allow
+  kStreamCaptureInvalidated = 901,  // such a call has ended the capture
+  kStreamCaptureUnjoined = 904,     // a stream of the capture has not been awaited by its first one
+  kStreamCaptureIsolation = 905,    // a wait for work outside of the capture
   kHostMemoryAlreadyRegistered = 712,
 };
 
 struct CudaEvent {
   void* handle = nullptr;  // a cudaEvent_t
+};
+
+// A CudaGraph is work that a stream has captured, with its order; a CudaNode is one operation of
+// it; a CudaGraphExec can be launched.
+struct CudaGraph {
+  void* handle = nullptr;  // a cudaGraph_t
+};
+struct CudaNode {
+  void* handle = nullptr;  // a cudaGraphNode_t
+};
+struct CudaGraphExec {
+  void* handle = nullptr;  // a cudaGraphExec_t
 };
 
 // A GpuFacts holds what is known of a GPU before the GPU is used.
@@ -87,6 +103,25 @@ class CudaApi {
   // of the host that CUDA does not know makes the caller wait.
   virtual CudaResult Copy(void* to, const void* from, int64_t bytes, CudaStream stream) = 0;
   virtual CudaResult Zero(void* at, int64_t bytes, CudaStream stream) = 0;  // cudaMemsetAsync
+
+  // Lets the stream keep what is put into it from now on, without doing it, until EndCapture, which
+  // the same thread calls (cudaStreamBeginCapture, thread-local). Meanwhile this thread must not
+  // allocate, free, wait, or ask about the stream's work: the call fails, and so does EndCapture.
+  virtual CudaResult BeginCapture(CudaStream stream) = 0;
+  // Returns the operation that the stream has captured last (cudaStreamGetCaptureInfo).
+  virtual CudaResult LastCaptured(CudaStream stream, CudaNode* node) = 0;
+  virtual CudaResult EndCapture(CudaStream stream, CudaGraph* graph) = 0;    // cudaStreamEndCapture
+  virtual CudaResult DestroyGraph(CudaGraph graph) = 0;                      // cudaGraphDestroy
+  virtual CudaResult Instantiate(CudaGraph graph, CudaGraphExec* exec) = 0;  // cudaGraphInstantiate
+  // Precondition: the GPU has ended all launches of it (cudaGraphExecDestroy).
+  virtual CudaResult DestroyExec(CudaGraphExec exec) = 0;
+  // Gives a kernel of the graph other parameters and another shape in later launches; the kernel
+  // itself stays. The graph that `exec` was made of still exists
+  // (cudaGraphExecKernelNodeSetParams).
+  virtual CudaResult SetKernel(CudaGraphExec exec, CudaNode node, const KernelLaunch& launch) = 0;
+  // The work begins when the stream comes to it and earlier launches of `exec` have ended, and ends
+  // before what the stream gets next (cudaGraphLaunch).
+  virtual CudaResult LaunchGraph(CudaGraphExec exec, CudaStream stream) = 0;
 
   // Returns the error of a launch since the last call, or an error that stays.
   virtual CudaResult LastError() = 0;  // cudaGetLastError

@@ -10,6 +10,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tick_clock.h"
+#include "runtime/device/cuda/cuda_chain.h"
 
 namespace weir::device {
 namespace {
@@ -36,6 +37,7 @@ class CudaDevice::Queue final : public CudaQueue {
     const bool is_first = id_ == kTransfers || id_ == device_.options_.collective_queue;
     const auto priority = is_first ? CudaApi::Priority::kHigh : CudaApi::Priority::kNormal;
     device_.Succeeds(api.CreateStream(priority, &stream_), "cudaStreamCreate");
+    seen_ = stream_;
     for (Work& work : works_) {
       device_.Succeeds(api.CreateEvent(&work.end), "cudaEventCreate");
       work.awaited.assign(num_queues, 0);
@@ -43,9 +45,14 @@ class CudaDevice::Queue final : public CudaQueue {
     awaited_.assign(num_queues, 0);
   }
 
-  CudaStream stream() override { return stream_; }
+  CudaStream stream() override { return seen_; }
   void Copy(char* to, const char* from, int64_t bytes) override {
-    if (bytes > 0)
+    const struct {
+      char* to;
+      const char* from;
+      int64_t bytes;
+    } copy{to, from, bytes};
+    if (bytes > 0 && !Records(seen_, copy))
       device_.Succeeds(device_.api_->Copy(to, from, bytes, stream_), "cudaMemcpyAsync");
   }
   void CopyOut(void* to, const char* from, int64_t bytes) override {
@@ -73,6 +80,10 @@ class CudaDevice::Queue final : public CudaQueue {
       if (device_.fault().ok()) Release(num_launched_ + 1);
     }
     return device_.fault();
+  }
+  std::unique_ptr<DeviceChain> MakeChain(Chains chains) override {
+    return std::make_unique<CudaChain>(
+        CudaChain::Place{device_.api_.get(), device_.options_.gpu, stream_, &seen_}, chains);
   }
 
  private:
@@ -119,6 +130,7 @@ class CudaDevice::Queue final : public CudaQueue {
   CudaDevice& device_;
   const QueueId id_;
   CudaStream stream_;
+  CudaStream seen_;          // the stream, and the recorder of the chain that runs now
   std::vector<Work> works_;  // the last ones, by number
   int64_t num_launched_ = 0;
   int64_t num_done_ = 0;          // as far as the host knows

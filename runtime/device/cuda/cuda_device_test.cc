@@ -10,9 +10,11 @@
 
 #include "gmock/gmock.h"
 #include "runtime/base/problem.h"
+#include "runtime/device/cuda/cuda_chain.h"
 #include "runtime/device/cuda/emulated_cuda_api.h"
 #include "runtime/device/device_conformance.h"
 #include "runtime/device/memory_conformance.h"
+#include "runtime/device/walled_memory.h"
 
 namespace weir::device {
 namespace {
@@ -350,6 +352,375 @@ TEST(EmulatedCudaApiTest, AWaitIsForTheRecordThatWasTheLatest) {
     EXPECT_EQ(api.DestroyEvent(event), CudaResult::kSuccess);
     EXPECT_EQ(api.WaitEvent(first, event), CudaResult::kInvalidHandle);
   }
+}
+
+int64_t* Inside(char* number) { return static_cast<int64_t*>(WalledMemory::Inside(number)); }
+
+// Stands for the function of a kernel.
+constexpr char kAddKernel = 0, kTwiceKernel = 0;
+
+// Puts a kernel with these parameters into the stream, as Launch of ops/kernels/cuda does.
+void LaunchKernel(CudaStream stream, const char* kernel, char* to, char* from, int64_t number) {
+  const std::function<void()> work = [=] {
+    *Inside(to) = (kernel == &kTwiceKernel ? 2 : 1) * *Inside(from) + number;
+  };
+  if (stream.recorder != nullptr) {
+    const ParameterBytes<char*, char*, int64_t> parameters(to, from, number);
+    const KernelLaunch launch{
+        kernel, {1, 1, 1}, {1, 1, 1}, 0, parameters.bytes(), parameters.offsets(), work};
+    if (stream.recorder->BeforeKernel(launch) == LaunchRecorder::Next::kSkip) return;
+  }
+  static_cast<EmulatedStream*>(stream.handle)->Put(work);
+  if (stream.recorder != nullptr) stream.recorder->AfterKernel();
+}
+
+// Puts a copy there, as a call of a library whose parameters nobody can change later.
+void CallLibrary(CudaStream stream, char* to, char* from) {
+  const struct {
+    char* to;
+    char* from;
+  } call{to, from};
+  if (Records(stream, call)) return;
+  static_cast<EmulatedStream*>(stream.handle)->Put([=] { *Inside(to) = *Inside(from); });
+}
+
+// A row of three kernels and a call of a library: number `to` becomes 2 * (number `from` + add)
+// + 1.
+class CudaChainTest : public CudaDeviceTest {
+ protected:
+  void MakeChain(int queue, DeviceQueue::Chains chains = DeviceQueue::Chains::kMust) {
+    chain_ = device_->queue(QueueId(queue)).MakeChain(chains);
+  }
+  CudaChain& chain() { return static_cast<CudaChain&>(*chain_); }
+  void PutRow(DeviceQueue& queue, int from, int to, int64_t add) {
+    const CudaStream stream = static_cast<CudaQueue&>(queue).stream();
+    LaunchKernel(stream, &kAddKernel, at(40), at(from), add);
+    CallLibrary(stream, at(41), at(40));
+    LaunchKernel(stream, &kTwiceKernel, at(42), at(41), 0);
+    LaunchKernel(stream, &kAddKernel, at(to), at(42), 1);
+  }
+  void LaunchRow(int queue, int from, int to, int64_t add) {
+    LaunchOn(queue, [&](DeviceQueue& of) {
+      const absl::Status done = chain_->Run([&] {
+        PutRow(of, from, to, add);
+        return absl::OkStatus();
+      });
+      EXPECT_TRUE(done.ok()) << done;
+    });
+  }
+  void TearDown() override { chain_.reset(); }
+
+  std::unique_ptr<DeviceChain> chain_;
+};
+
+TEST_F(CudaChainTest, ARowWithOtherNumbersEachTimeIsAGraph) {
+  for (const int depth : {1, 64}) {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      SCOPED_TRACE(seed);
+      chain_.reset();
+      Make(1, depth, seed);
+      MakeChain(0);
+      Set(0, 5);
+      for (int i = 0; i < 20; ++i) {
+        if (depth == 1) WorkUntilDone(0, i);
+        LaunchRow(0, 0, 1 + i, i % 3);
+      }
+      WorkUntilDone(0, 20);
+      for (int i = 0; i < 20; ++i) EXPECT_EQ(Get(1 + i), 2 * (5 + i % 3) + 1) << i;
+      EXPECT_EQ(chain().num_graph_launches(), 19)
+          << "all but the first, which is put there as it is";
+      EXPECT_LE(chain().num_graphs(), 3) << "one for each number that most of the row depends on";
+    }
+  }
+}
+
+TEST_F(CudaChainTest, ANumberThatComesBackIsTakenAnew) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    chain_.reset();
+    Make(1, 64, seed);
+    MakeChain(0);
+    Set(0, 5);
+    const int64_t added[] = {0, 1, 1, 2, 1, 2, 2, 1};
+    for (int i = 0; i < 8; ++i) {
+      LaunchRow(0, 0, 1, added[i]);
+      LaunchCopy(0, 1, 10 + i);
+    }
+    WorkUntilDone(0, 16);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(Get(10 + i), 2 * (5 + added[i]) + 1) << i;
+    EXPECT_EQ(chain().num_graphs(), 1);
+  }
+}
+
+TEST_F(CudaChainTest, OtherAddressesOfALibraryNeedAnotherGraph) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    chain_.reset();
+    Make(1, 64, seed);
+    MakeChain(0);
+    for (int slot = 0; slot < 3; ++slot) Set(slot, 100 * slot);
+    for (int i = 0; i < 12; ++i) {
+      LaunchOn(0, [&](DeviceQueue& of) {
+        EXPECT_TRUE(chain_
+                        ->Run([&] {
+                          const CudaStream stream = static_cast<CudaQueue&>(of).stream();
+                          CallLibrary(stream, at(30), at(i % 3));
+                          LaunchKernel(stream, &kAddKernel, at(31), at(30), 0);
+                          LaunchKernel(stream, &kAddKernel, at(32), at(31), 0);
+                          LaunchKernel(stream, &kAddKernel, at(10 + i), at(32), i);
+                          return absl::OkStatus();
+                        })
+                        .ok());
+      });
+    }
+    WorkUntilDone(0, 12);
+    for (int i = 0; i < 12; ++i) EXPECT_EQ(Get(10 + i), 100 * (i % 3) + i);
+    EXPECT_EQ(chain().num_graphs(), 3);
+  }
+}
+
+TEST_F(CudaChainTest, AnotherQueueWorksWhileAGraphIsCapturedAndWaitsForIt) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    chain_.reset();
+    Make(2, 64, seed);
+    MakeChain(0);
+    Set(0, 1);
+    for (int64_t round = 1; round <= 6; ++round) {
+      LaunchCopy(1, 0, 2);
+      device_->Await(QueueId(0), {QueueId(1), 2 * round - 1});
+      LaunchRow(0, 2, 3, round);
+      LaunchCopy(0, 3, 4);
+      device_->Await(QueueId(1), {QueueId(0), 2 * round});
+      LaunchCopy(1, 4, 0);
+    }
+    WorkUntilDone(1, 12);
+    int64_t expected = 1;
+    for (int64_t round = 1; round <= 6; ++round) expected = 2 * (expected + round) + 1;
+    EXPECT_EQ(Get(0), expected);
+  }
+}
+
+TEST_F(CudaChainTest, AChainThatEndsLeavesNoGraphBeforeItsWorkIsDone) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Make(1, 64, seed);
+    MakeChain(0);
+    Set(0, 5);
+    for (int i = 0; i < 4; ++i) LaunchRow(0, 0, 1 + i, i);
+    chain_.reset();
+    WorkUntilDone(0, 4);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(Get(1 + i), 2 * (5 + i) + 1);
+  }
+}
+
+TEST_F(CudaChainTest, ARowThatNoGraphCanHoldIsAnErrorOrPutThereAsItIs) {
+  Make(1, 64, 1);
+  Set(0, 5);
+  const auto put = [&] {
+    PutRow(device_->queue(QueueId(0)), 0, 1, 7);
+    // A capture does not allow this.
+    return device_->memory().Allocate(64, DeviceMemory::Reach::kDevice).status();
+  };
+  MakeChain(0, DeviceQueue::Chains::kMust);
+  EXPECT_TRUE(chain_->Run(put).ok()) << "the first row is no graph";
+  const absl::Status refused = chain_->Run(put);
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("W0965"));
+  MakeChain(0, DeviceQueue::Chains::kMay);
+  for (int i = 0; i < 3; ++i) {
+    Set(1, 0);
+    EXPECT_TRUE(chain_->Run(put).ok());
+    ASSERT_TRUE(device_->queue(QueueId(0)).Finish().ok());
+    EXPECT_EQ(Get(1), 25);
+  }
+  EXPECT_EQ(chain().num_graph_launches(), 0);
+}
+
+TEST_F(CudaChainTest, RowsThatNeedTooManyGraphsAreStillDone) {
+  Make(1, 64, 1);
+  MakeChain(0);
+  Set(0, 0);
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(chain_
+                    ->Run([&] {
+                      const CudaStream stream =
+                          static_cast<CudaQueue&>(device_->queue(QueueId(0))).stream();
+                      for (int k = 0; k < 2 + i % 20; ++k)
+                        LaunchKernel(stream, &kAddKernel, at(0), at(0), 1);
+                      return absl::OkStatus();
+                    })
+                    .ok());
+  }
+  ASSERT_TRUE(device_->queue(QueueId(0)).Finish().ok());
+  EXPECT_EQ(Get(0), 10 * (20 * 2 + 190));
+  EXPECT_EQ(chain().num_graphs(), CudaChain::kGraphsMax);
+}
+
+// Two streams, events and numbers of the emulated runtime.
+class EmulatedCaptureTest : public ::testing::Test {
+ protected:
+  explicit EmulatedCaptureTest(uint64_t seed = 1) : api_(seed) {
+    for (CudaStream* stream : {&first_, &second_})
+      api_.CreateStream(CudaApi::Priority::kNormal, stream);
+    for (CudaEvent* event : {&fork_, &join_, &end_}) api_.CreateEvent(event);
+  }
+  void Put(CudaStream stream, std::function<void()> work) {
+    static_cast<EmulatedStream*>(stream.handle)->Put(std::move(work));
+  }
+
+  EmulatedCudaApi api_;
+  CudaStream first_, second_;
+  CudaEvent fork_, join_, end_;
+};
+
+TEST_F(EmulatedCaptureTest, ACaptureForbidsWhatCudaForbids) {
+  char* memory = nullptr;
+  ASSERT_EQ(api_.BeginCapture(first_), CudaResult::kSuccess);
+  EXPECT_EQ(api_.BeginCapture(first_), CudaResult::kStreamCaptureUnsupported);
+  EXPECT_EQ(api_.Malloc(&memory, 64), CudaResult::kStreamCaptureUnsupported);
+  CudaGraph graph;
+  EXPECT_EQ(api_.EndCapture(first_, &graph), CudaResult::kStreamCaptureInvalidated);
+  EXPECT_EQ(api_.Malloc(&memory, 64), CudaResult::kSuccess) << "the capture has ended";
+
+  ASSERT_EQ(api_.BeginCapture(first_), CudaResult::kSuccess);
+  EXPECT_EQ(api_.SynchronizeStream(first_), CudaResult::kStreamCaptureUnsupported);
+  EXPECT_EQ(api_.EndCapture(first_, &graph), CudaResult::kStreamCaptureInvalidated);
+
+  ASSERT_EQ(api_.RecordEvent(end_, second_), CudaResult::kSuccess);
+  ASSERT_EQ(api_.BeginCapture(first_), CudaResult::kSuccess);
+  EXPECT_EQ(api_.WaitEvent(first_, end_), CudaResult::kStreamCaptureIsolation);
+  EXPECT_EQ(api_.EndCapture(first_, &graph), CudaResult::kStreamCaptureInvalidated);
+
+  ASSERT_EQ(api_.BeginCapture(first_), CudaResult::kSuccess);
+  api_.RecordEvent(fork_, first_);
+  EXPECT_EQ(api_.QueryEvent(fork_), CudaResult::kStreamCaptureUnsupported);
+  EXPECT_EQ(api_.WaitEvent(second_, fork_), CudaResult::kSuccess);
+  Put(second_, [] {});
+  EXPECT_EQ(api_.EndCapture(second_, &graph), CudaResult::kStreamCaptureUnsupported);
+  EXPECT_EQ(api_.EndCapture(first_, &graph), CudaResult::kStreamCaptureUnjoined);
+  EXPECT_EQ(api_.EndCapture(first_, &graph), CudaResult::kStreamCaptureUnsupported);
+  EXPECT_EQ(api_.WaitEvent(second_, fork_), CudaResult::kStreamCaptureIsolation);
+}
+
+TEST_F(EmulatedCaptureTest, WhatIsCapturedIsDoneByLaunchesAlone) {
+  int64_t count = 0;
+  ASSERT_EQ(api_.BeginCapture(first_), CudaResult::kSuccess);
+  Put(first_, [&] { ++count; });
+  CudaGraph graph;
+  CudaGraphExec exec;
+  ASSERT_EQ(api_.EndCapture(first_, &graph), CudaResult::kSuccess);
+  ASSERT_EQ(api_.Instantiate(graph, &exec), CudaResult::kSuccess);
+  api_.SynchronizeStream(first_);
+  EXPECT_EQ(count, 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(api_.LaunchGraph(exec, first_), CudaResult::kSuccess);
+  api_.SynchronizeStream(first_);
+  EXPECT_EQ(count, 3);
+  EXPECT_EQ(api_.DestroyExec(exec), CudaResult::kSuccess);
+  EXPECT_EQ(api_.LaunchGraph(exec, first_), CudaResult::kInvalidHandle);
+  EXPECT_EQ(api_.DestroyGraph(graph), CudaResult::kSuccess);
+  EXPECT_EQ(api_.Instantiate(graph, &exec), CudaResult::kInvalidHandle);
+}
+
+TEST(EmulatedGraphTest, BranchesOfAGraphComeInAnyOrderAndItsEdgesHold) {
+  std::set<std::vector<int>> orders;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    EmulatedCudaApi api(seed);
+    CudaStream first, second;
+    api.CreateStream(CudaApi::Priority::kNormal, &first);
+    api.CreateStream(CudaApi::Priority::kNormal, &second);
+    CudaEvent fork, join;
+    api.CreateEvent(&fork);
+    api.CreateEvent(&join);
+    std::vector<int> order;
+    const auto put = [&](CudaStream stream, int number) {
+      static_cast<EmulatedStream*>(stream.handle)->Put([&order, number] {
+        order.push_back(number);
+      });
+    };
+    ASSERT_EQ(api.BeginCapture(first), CudaResult::kSuccess);
+    put(first, 0);
+    api.RecordEvent(fork, first);
+    api.WaitEvent(second, fork);
+    put(second, 1);
+    put(first, 2);
+    api.RecordEvent(join, second);
+    api.WaitEvent(first, join);
+    put(first, 3);
+    CudaGraph graph;
+    CudaGraphExec exec;
+    ASSERT_EQ(api.EndCapture(first, &graph), CudaResult::kSuccess);
+    ASSERT_EQ(api.Instantiate(graph, &exec), CudaResult::kSuccess);
+    ASSERT_EQ(api.LaunchGraph(exec, second), CudaResult::kSuccess);
+    api.SynchronizeStream(second);
+    ASSERT_EQ(order.size(), 4u);
+    EXPECT_EQ(order.front(), 0);
+    EXPECT_EQ(order.back(), 3);
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders.size(), 2u);
+}
+
+TEST(EmulatedGraphTest, LaunchesOfOneGraphFollowEachOtherInAllStreams) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    EmulatedCudaApi api(seed);
+    CudaStream streams[2];
+    for (CudaStream& stream : streams) api.CreateStream(CudaApi::Priority::kNormal, &stream);
+    int64_t a = 0, b = 0, most = 0;
+    ASSERT_EQ(api.BeginCapture(streams[0]), CudaResult::kSuccess);
+    const auto put = [&](std::function<void()> work) {
+      static_cast<EmulatedStream*>(streams[0].handle)->Put(std::move(work));
+    };
+    put([&] { ++a; });
+    put([&] { most = std::max(most, a - b); });
+    put([&] { ++b; });
+    CudaGraph graph;
+    CudaGraphExec exec;
+    CudaEvent end;
+    api.CreateEvent(&end);
+    ASSERT_EQ(api.EndCapture(streams[0], &graph), CudaResult::kSuccess);
+    ASSERT_EQ(api.Instantiate(graph, &exec), CudaResult::kSuccess);
+    for (int i = 0; i < 6; ++i) api.LaunchGraph(exec, streams[i % 2]);
+    api.RecordEvent(end, streams[1]);
+    while (api.QueryEvent(end) == CudaResult::kNotReady) continue;
+    api.SynchronizeStream(streams[0]);
+    EXPECT_EQ(b, 6);
+    EXPECT_EQ(most, 1) << "two launches were under way";
+  }
+}
+
+TEST_F(EmulatedCaptureTest, AGraphThatIsDestroyedWhileItRunsLosesItsWork) {
+  int64_t count = 0;
+  ASSERT_EQ(api_.BeginCapture(first_), CudaResult::kSuccess);
+  Put(first_, [&] { ++count; });
+  CudaGraph graph;
+  CudaGraphExec exec;
+  ASSERT_EQ(api_.EndCapture(first_, &graph), CudaResult::kSuccess);
+  ASSERT_EQ(api_.Instantiate(graph, &exec), CudaResult::kSuccess);
+  api_.LaunchGraph(exec, first_);
+  EXPECT_EQ(api_.DestroyExec(exec), CudaResult::kInvalidValue);
+  api_.SynchronizeStream(first_);
+  EXPECT_EQ(count, 0);
+}
+
+TEST_F(EmulatedCaptureTest, OtherParametersHoldForLaterLaunchesOfAGraphThatIsStillThere) {
+  int64_t sum = 0;
+  ASSERT_EQ(api_.BeginCapture(first_), CudaResult::kSuccess);
+  Put(first_, [&] { sum += 1; });
+  CudaNode node;
+  ASSERT_EQ(api_.LastCaptured(first_, &node), CudaResult::kSuccess);
+  CudaGraph graph;
+  CudaGraphExec exec;
+  ASSERT_EQ(api_.EndCapture(first_, &graph), CudaResult::kSuccess);
+  ASSERT_EQ(api_.Instantiate(graph, &exec), CudaResult::kSuccess);
+  api_.LaunchGraph(exec, first_);
+  KernelLaunch other;
+  other.emulated = [&] { sum += 10; };
+  EXPECT_EQ(api_.SetKernel(exec, node, other), CudaResult::kSuccess);
+  api_.LaunchGraph(exec, first_);
+  api_.SynchronizeStream(first_);
+  EXPECT_EQ(sum, 11);
+  api_.DestroyGraph(graph);
+  EXPECT_EQ(api_.SetKernel(exec, node, other), CudaResult::kInvalidHandle);
 }
 
 }  // namespace

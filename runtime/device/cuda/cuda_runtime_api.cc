@@ -121,6 +121,55 @@ class CudaRuntimeApi final : public CudaApi {
     return ResultOf(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), StreamOf(stream)));
   }
 
+  CudaResult BeginCapture(CudaStream stream) override {
+    return ResultOf(cudaStreamBeginCapture(StreamOf(stream), cudaStreamCaptureModeThreadLocal));
+  }
+  CudaResult LastCaptured(CudaStream stream, CudaNode* node) override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t* last = nullptr;
+    size_t num_last = 0;
+    const CudaResult result = ResultOf(cudaStreamGetCaptureInfo(
+        StreamOf(stream), &status, nullptr, nullptr, &last, nullptr, &num_last));
+    if (result != CudaResult::kSuccess) return result;
+    if (status != cudaStreamCaptureStatusActive || num_last != 1)
+      return CudaResult::kStreamCaptureInvalidated;
+    node->handle = last[0];
+    return result;
+  }
+  CudaResult EndCapture(CudaStream stream, CudaGraph* graph) override {
+    return ResultOf(
+        cudaStreamEndCapture(StreamOf(stream), reinterpret_cast<cudaGraph_t*>(&graph->handle)));
+  }
+  CudaResult DestroyGraph(CudaGraph graph) override {
+    return ResultOf(cudaGraphDestroy(static_cast<cudaGraph_t>(graph.handle)));
+  }
+  CudaResult Instantiate(CudaGraph graph, CudaGraphExec* exec) override {
+    return ResultOf(cudaGraphInstantiate(reinterpret_cast<cudaGraphExec_t*>(&exec->handle),
+                                         static_cast<cudaGraph_t>(graph.handle), 0));
+  }
+  CudaResult DestroyExec(CudaGraphExec exec) override {
+    return ResultOf(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(exec.handle)));
+  }
+  CudaResult SetKernel(CudaGraphExec exec, CudaNode node, const KernelLaunch& launch) override {
+    constexpr size_t kParametersMax = 64;
+    void* parameters[kParametersMax];
+    if (launch.offsets.size() > kParametersMax) return CudaResult::kInvalidValue;
+    for (size_t i = 0; i < launch.offsets.size(); ++i)
+      parameters[i] = const_cast<char*>(launch.parameters.data() + launch.offsets[i]);
+    cudaKernelNodeParams now{};
+    now.func = const_cast<void*>(launch.kernel);
+    now.gridDim = dim3(launch.blocks[0], launch.blocks[1], launch.blocks[2]);
+    now.blockDim = dim3(launch.threads[0], launch.threads[1], launch.threads[2]);
+    now.sharedMemBytes = static_cast<unsigned>(launch.shared_bytes);
+    now.kernelParams = parameters;
+    return ResultOf(cudaGraphExecKernelNodeSetParams(static_cast<cudaGraphExec_t>(exec.handle),
+                                                     static_cast<cudaGraphNode_t>(node.handle),
+                                                     &now));
+  }
+  CudaResult LaunchGraph(CudaGraphExec exec, CudaStream stream) override {
+    return ResultOf(cudaGraphLaunch(static_cast<cudaGraphExec_t>(exec.handle), StreamOf(stream)));
+  }
+
   CudaResult LastError() override { return static_cast<CudaResult>(cudaGetLastError()); }
 };
 

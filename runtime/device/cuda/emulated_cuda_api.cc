@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/emulated_cuda_api.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -15,6 +16,9 @@ constexpr int kVersion = 13000;
 constexpr int64_t kMemoryBytes = int64_t{64} << 30;  // as much as the wall has
 constexpr int kPoison = 0xff;                        // a NaN in every format
 
+// Of all emulations. Only counts, so no order is needed.
+std::atomic<int64_t> num_graph_launches{0};
+
 void Poison(void* at, int64_t bytes) {
   if (bytes > 0) std::memset(WalledMemory::Inside(at), kPoison, bytes);
 }
@@ -25,18 +29,46 @@ class EmulatedCudaApi::Stream final : public EmulatedStream {
  public:
   void Put(std::function<void()> work) override { Put(nullptr, std::move(work)); }
   void Put(std::function<void()> begin, std::function<void()> run) {
-    operations_.push_back({std::move(begin), std::move(run), nullptr, nullptr});
+    if (capture_ == nullptr) {
+      operations_.push_back({std::move(begin), std::move(run), nullptr, nullptr, nullptr});
+      return;
+    }
+    std::vector<std::unique_ptr<EmulatedNode>>& nodes = capture_->graph.nodes;
+    nodes.push_back(
+        std::make_unique<EmulatedNode>(EmulatedNode{std::move(begin), std::move(run), last_}));
+    last_ = {nodes.size() - 1};
   }
   void PutAttempts(std::function<bool()> attempt) override {
-    operations_.push_back({nullptr, nullptr, nullptr, std::move(attempt)});
+    if (capture_ != nullptr) capture_->is_valid = false;  // no graph holds what waits for others
+    operations_.push_back({nullptr, nullptr, nullptr, std::move(attempt), nullptr});
   }
   void Await(std::shared_ptr<Record> record) {
-    operations_.push_back({nullptr, nullptr, std::move(record), nullptr});
+    operations_.push_back({nullptr, nullptr, std::move(record), nullptr, nullptr});
   }
+  void PutReplay(std::shared_ptr<EmulatedReplay> replay) {
+    operations_.push_back({nullptr, nullptr, nullptr, nullptr, std::move(replay)});
+  }
+
+  // Lets what is put here from now on become nodes of the capture, behind `after`.
+  void Join(std::shared_ptr<EmulatedCapture> capture, const std::vector<size_t>& after) {
+    capture_ = std::move(capture);
+    for (const size_t node : after) {
+      if (std::find(last_.begin(), last_.end(), node) == last_.end()) last_.push_back(node);
+    }
+  }
+  void Leave() {
+    capture_.reset();
+    last_.clear();
+  }
+  const std::shared_ptr<EmulatedCapture>& capture() const { return capture_; }  // null: none
+  const std::vector<size_t>& last() const { return last_; }  // nodes that the next one follows
 
   bool empty() const { return operations_.empty(); }
   // Returns the stream that this stream waits for; itself if it waits for none.
   Stream* holder() {
+    if (const EmulatedReplay* const replay = operations_.front().replay.get();
+        replay != nullptr && !replay->done() && !replay->may_begin())
+      return static_cast<Stream*>(replay->before()->stream());
     const Record* const awaited = operations_.front().awaited.get();
     return awaited == nullptr || awaited->done ? this : awaited->stream;
   }
@@ -49,6 +81,10 @@ class EmulatedCudaApi::Stream final : public EmulatedStream {
       return true;
     }
     if (next.attempt && !next.attempt()) return false;
+    if (next.replay != nullptr && !next.replay->done()) {
+      next.replay->Step();
+      if (!next.replay->done()) return true;
+    }
     const std::function<void()> run = std::move(next.run);
     operations_.pop_front();
     if (run) run();
@@ -57,10 +93,16 @@ class EmulatedCudaApi::Stream final : public EmulatedStream {
 
  private:
   std::deque<Operation> operations_;
+  std::shared_ptr<EmulatedCapture> capture_;
+  std::vector<size_t> last_;
 };
 
 EmulatedCudaApi::EmulatedCudaApi(uint64_t seed) : seed_(seed) {}
 EmulatedCudaApi::~EmulatedCudaApi() = default;
+
+int64_t EmulatedCudaApi::NumGraphLaunches() {
+  return num_graph_launches.load(std::memory_order_relaxed);
+}
 
 std::string EmulatedCudaApi::TextOf(CudaResult result) const {
   const std::string number = " (" + std::to_string(static_cast<int>(result)) + ")";
@@ -70,6 +112,12 @@ std::string EmulatedCudaApi::TextOf(CudaResult result) const {
     case CudaResult::kNotReady: return "not ready" + number;
     case CudaResult::kInvalidValue: return "an invalid argument" + number;
     case CudaResult::kInvalidHandle: return "a stream or event that does not exist" + number;
+    case CudaResult::kStreamCaptureUnsupported:
+      return "a call that a capture does not allow" + number;
+    case CudaResult::kStreamCaptureInvalidated: return "a capture that has failed" + number;
+    case CudaResult::kStreamCaptureUnjoined: return "a capture with unjoined work" + number;
+    case CudaResult::kStreamCaptureIsolation:
+      return "a wait for work outside of a capture" + number;
     default: return "an error" + number;
   }
 }
@@ -101,6 +149,16 @@ CudaResult EmulatedCudaApi::GetMemory(int64_t* free_bytes, int64_t* all) {
   return CudaResult::kSuccess;
 }
 
+CudaResult EmulatedCudaApi::CheckNoCapture() {
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    EmulatedCapture* const capture = stream->capture().get();
+    if (capture == nullptr || capture->thread != std::this_thread::get_id()) continue;
+    capture->is_valid = false;
+    return CudaResult::kStreamCaptureUnsupported;
+  }
+  return CudaResult::kSuccess;
+}
+
 CudaResult EmulatedCudaApi::Keep(absl::StatusOr<DeviceBlock> block, char** base) {
   if (!block.ok()) return CudaResult::kOutOfMemory;
   *base = block->base();
@@ -111,6 +169,7 @@ CudaResult EmulatedCudaApi::Keep(absl::StatusOr<DeviceBlock> block, char** base)
 }
 
 CudaResult EmulatedCudaApi::Forget(char* base) {
+  if (const CudaResult free = CheckNoCapture(); free != CudaResult::kSuccess) return free;
   for (const std::unique_ptr<Stream>& stream : streams_) Finish(*stream);
   MutexLock lock(&mutex_);
   return base == nullptr || blocks_.erase(base) == 1 ? CudaResult::kSuccess
@@ -118,14 +177,17 @@ CudaResult EmulatedCudaApi::Forget(char* base) {
 }
 
 CudaResult EmulatedCudaApi::Malloc(char** base, int64_t bytes) {
+  if (const CudaResult free = CheckNoCapture(); free != CudaResult::kSuccess) return free;
   return Keep(memory_.Allocate(bytes, DeviceMemory::Reach::kDevice), base);
 }
 
 CudaResult EmulatedCudaApi::MallocHost(char** base, int64_t bytes) {
+  if (const CudaResult free = CheckNoCapture(); free != CudaResult::kSuccess) return free;
   return Keep(memory_.Allocate(bytes, DeviceMemory::Reach::kShared), base);
 }
 
 CudaResult EmulatedCudaApi::RegisterHost(char* base, int64_t bytes) {
+  if (const CudaResult free = CheckNoCapture(); free != CudaResult::kSuccess) return free;
   if (IsReachable(base) || IsReachable(base + bytes - 1))
     return CudaResult::kHostMemoryAlreadyRegistered;
   MutexLock lock(&mutex_);
@@ -145,6 +207,7 @@ bool EmulatedCudaApi::IsReachable(const char* host) {
 }
 
 CudaResult EmulatedCudaApi::UnregisterHost(char* base) {
+  if (const CudaResult free = CheckNoCapture(); free != CudaResult::kSuccess) return free;
   MutexLock lock(&mutex_);
   return registered_.erase(base) == 1 ? CudaResult::kSuccess : CudaResult::kInvalidValue;
 }
@@ -187,6 +250,10 @@ CudaResult EmulatedCudaApi::DestroyStream(CudaStream stream) {
 CudaResult EmulatedCudaApi::SynchronizeStream(CudaStream stream) {
   Stream* const known = Find(stream);
   if (known == nullptr) return CudaResult::kInvalidHandle;
+  if (known->capture() != nullptr) {
+    known->capture()->is_valid = false;
+    return CudaResult::kStreamCaptureUnsupported;
+  }
   Finish(*known);
   return CudaResult::kSuccess;
 }
@@ -206,6 +273,9 @@ CudaResult EmulatedCudaApi::RecordEvent(CudaEvent event, CudaStream stream) {
   Event* const known = Find(event);
   Stream* const in = Find(stream);
   if (known == nullptr || in == nullptr) return CudaResult::kInvalidHandle;
+  known->captured = in->capture();
+  known->behind = in->last();
+  if (known->captured != nullptr) return CudaResult::kSuccess;
   const auto record = std::make_shared<Record>(Record{in});
   known->latest = record;
   in->Put([record] {
@@ -218,6 +288,7 @@ CudaResult EmulatedCudaApi::RecordEvent(CudaEvent event, CudaStream stream) {
 CudaResult EmulatedCudaApi::QueryEvent(CudaEvent event) {
   const Event* const known = Find(event);
   if (known == nullptr) return CudaResult::kInvalidHandle;
+  if (known->captured != nullptr) return CudaResult::kStreamCaptureUnsupported;
   const uint64_t draw = MixKey(seed_, num_draws_++);
   if (draw % 2 == 0 && !streams_.empty()) {
     Stream& drawn = *streams_[(draw >> 1) % streams_.size()];
@@ -231,6 +302,20 @@ CudaResult EmulatedCudaApi::WaitEvent(CudaStream stream, CudaEvent event) {
   const Event* const known = Find(event);
   Stream* const waiting = Find(stream);
   if (known == nullptr || waiting == nullptr) return CudaResult::kInvalidHandle;
+  const std::shared_ptr<EmulatedCapture>& capture = waiting->capture();
+  if (known->captured != nullptr) {
+    const bool is_open = std::any_of(streams_.begin(), streams_.end(), [known](const auto& other) {
+      return other->capture() == known->captured;
+    });
+    if (!is_open || (capture != nullptr && capture != known->captured))
+      return CudaResult::kStreamCaptureIsolation;
+    waiting->Join(known->captured, known->behind);
+    return CudaResult::kSuccess;
+  }
+  if (capture != nullptr && known->latest != nullptr) {
+    capture->is_valid = false;
+    return CudaResult::kStreamCaptureIsolation;
+  }
   if (known->latest != nullptr && !known->latest->done) waiting->Await(known->latest);
   return CudaResult::kSuccess;
 }
@@ -266,6 +351,112 @@ CudaResult EmulatedCudaApi::Zero(void* at, int64_t bytes, CudaStream stream) {
   if (bytes == 0) return CudaResult::kSuccess;
   in->Put([at, bytes] { Poison(at, bytes); },
           [at, bytes] { std::memset(WalledMemory::Inside(at), 0, bytes); });
+  return CudaResult::kSuccess;
+}
+
+CudaResult EmulatedCudaApi::BeginCapture(CudaStream stream) {
+  Stream* const first = Find(stream);
+  if (first == nullptr) return CudaResult::kInvalidHandle;
+  if (first->capture() != nullptr) return CudaResult::kStreamCaptureUnsupported;
+  auto capture = std::make_shared<EmulatedCapture>();
+  capture->first_stream = first;
+  capture->thread = std::this_thread::get_id();
+  first->Join(std::move(capture), {});
+  return CudaResult::kSuccess;
+}
+
+CudaResult EmulatedCudaApi::LastCaptured(CudaStream stream, CudaNode* node) {
+  const Stream* const known = Find(stream);
+  if (known == nullptr) return CudaResult::kInvalidHandle;
+  if (known->capture() == nullptr || !known->capture()->is_valid || known->last().size() != 1)
+    return CudaResult::kStreamCaptureInvalidated;
+  node->handle = known->capture()->graph.nodes[known->last()[0]].get();
+  return CudaResult::kSuccess;
+}
+
+CudaResult EmulatedCudaApi::EndCapture(CudaStream stream, CudaGraph* graph) {
+  Stream* const first = Find(stream);
+  if (first == nullptr) return CudaResult::kInvalidHandle;
+  const std::shared_ptr<EmulatedCapture> capture = first->capture();
+  if (capture == nullptr || capture->first_stream != first ||
+      capture->thread != std::this_thread::get_id())
+    return CudaResult::kStreamCaptureUnsupported;
+  // Every node comes before the end of the first stream.
+  std::vector<bool> is_joined(capture->graph.nodes.size(), false);
+  std::vector<size_t> reached = first->last();
+  while (!reached.empty()) {
+    const size_t node = reached.back();
+    reached.pop_back();
+    if (is_joined[node]) continue;
+    is_joined[node] = true;
+    for (const size_t other : capture->graph.nodes[node]->follows) reached.push_back(other);
+  }
+  for (const std::unique_ptr<Stream>& other : streams_) {
+    if (other->capture() == capture) other->Leave();
+  }
+  graph->handle = nullptr;
+  if (!capture->is_valid) return CudaResult::kStreamCaptureInvalidated;
+  if (std::find(is_joined.begin(), is_joined.end(), false) != is_joined.end())
+    return CudaResult::kStreamCaptureUnjoined;
+  auto made = std::make_unique<EmulatedGraph>(std::move(capture->graph));
+  graph->handle = made.get();
+  graphs_.emplace(made.get(), std::move(made));
+  return CudaResult::kSuccess;
+}
+
+CudaResult EmulatedCudaApi::DestroyGraph(CudaGraph graph) {
+  return graphs_.erase(graph.handle) == 1 ? CudaResult::kSuccess : CudaResult::kInvalidHandle;
+}
+
+CudaResult EmulatedCudaApi::Instantiate(CudaGraph graph, CudaGraphExec* exec) {
+  const auto known = graphs_.find(graph.handle);
+  if (known == graphs_.end()) return CudaResult::kInvalidHandle;
+  if (const CudaResult free = CheckNoCapture(); free != CudaResult::kSuccess) return free;
+  auto made = std::make_unique<EmulatedExec>();
+  made->graph = known->second.get();
+  for (const std::unique_ptr<EmulatedNode>& node : known->second->nodes)
+    made->nodes.push_back(*node);
+  exec->handle = made.get();
+  execs_.emplace(made.get(), std::move(made));
+  return CudaResult::kSuccess;
+}
+
+CudaResult EmulatedCudaApi::DestroyExec(CudaGraphExec exec) {
+  const auto known = execs_.find(exec.handle);
+  if (known == execs_.end()) return CudaResult::kInvalidHandle;
+  const std::shared_ptr<EmulatedReplay> last = known->second->last;
+  const bool runs = last != nullptr && !last->done();
+  if (runs) last->Drop();
+  execs_.erase(known);
+  return runs ? CudaResult::kInvalidValue : CudaResult::kSuccess;
+}
+
+CudaResult EmulatedCudaApi::SetKernel(CudaGraphExec exec, CudaNode node,
+                                      const KernelLaunch& launch) {
+  const auto known = execs_.find(exec.handle);
+  if (known == execs_.end()) return CudaResult::kInvalidHandle;
+  const auto graph = graphs_.find(const_cast<EmulatedGraph*>(known->second->graph));
+  if (graph == graphs_.end()) return CudaResult::kInvalidHandle;
+  const std::vector<std::unique_ptr<EmulatedNode>>& nodes = graph->second->nodes;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].get() != node.handle) continue;
+    if (nodes[i]->begin || !launch.emulated) return CudaResult::kInvalidValue;  // no kernel
+    known->second->nodes[i].run = launch.emulated;
+    return CudaResult::kSuccess;
+  }
+  return CudaResult::kInvalidValue;
+}
+
+CudaResult EmulatedCudaApi::LaunchGraph(CudaGraphExec exec, CudaStream stream) {
+  const auto known = execs_.find(exec.handle);
+  Stream* const in = Find(stream);
+  if (known == execs_.end() || in == nullptr) return CudaResult::kInvalidHandle;
+  if (in->capture() != nullptr) return CudaResult::kStreamCaptureUnsupported;  // not emulated
+  EmulatedExec& launched = *known->second;
+  launched.last = std::make_shared<EmulatedReplay>(launched.nodes, MixKey(seed_, num_draws_++), in,
+                                                   launched.last);
+  in->PutReplay(launched.last);
+  num_graph_launches.fetch_add(1, std::memory_order_relaxed);
   return CudaResult::kSuccess;
 }
 

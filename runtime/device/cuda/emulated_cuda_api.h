@@ -13,6 +13,13 @@
 //
 // Free and FreeHost wait for all streams, as in CUDA.
 //
+// A capture has the rules of CUDA's thread-local mode. While a stream captures, its thread must not
+// allocate, free or register memory, nor wait for the stream or ask about an event that was
+// recorded in the capture: such a call fails, and memory calls end the capture with an error. A
+// wait for work outside of the capture ends it, too. A stream that waits for an event of the
+// capture joins the capture, and must be awaited by the first stream before the end. The work of a
+// graph that is destroyed before its launch has ended is lost.
+//
 // Thread rule: Malloc, MallocHost and the registration of memory by any thread; all else by one
 // thread at a time.
 #pragma once
@@ -27,6 +34,7 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/device/cuda/cuda_api.h"
+#include "runtime/device/cuda/emulated_graph.h"
 #include "runtime/device/device_memory.h"
 #include "runtime/device/walled_memory.h"
 
@@ -35,6 +43,8 @@ namespace weir::device {
 class EmulatedCudaApi : public CudaApi {
  public:
   explicit EmulatedCudaApi(uint64_t seed);
+  // Returns how many graphs the emulations of this process have launched.
+  static int64_t NumGraphLaunches();
   ~EmulatedCudaApi() override;
 
   std::string TextOf(CudaResult result) const override;
@@ -61,6 +71,14 @@ class EmulatedCudaApi : public CudaApi {
   CudaResult ElapsedMs(CudaEvent from, CudaEvent to, float* ms) override;
   CudaResult Copy(void* to, const void* from, int64_t bytes, CudaStream stream) override;
   CudaResult Zero(void* at, int64_t bytes, CudaStream stream) override;
+  CudaResult BeginCapture(CudaStream stream) override;
+  CudaResult LastCaptured(CudaStream stream, CudaNode* node) override;
+  CudaResult EndCapture(CudaStream stream, CudaGraph* graph) override;
+  CudaResult DestroyGraph(CudaGraph graph) override;
+  CudaResult Instantiate(CudaGraph graph, CudaGraphExec* exec) override;
+  CudaResult DestroyExec(CudaGraphExec exec) override;
+  CudaResult SetKernel(CudaGraphExec exec, CudaNode node, const KernelLaunch& launch) override;
+  CudaResult LaunchGraph(CudaGraphExec exec, CudaStream stream) override;
   CudaResult LastError() override { return CudaResult::kSuccess; }
 
  private:
@@ -73,16 +91,22 @@ class EmulatedCudaApi : public CudaApi {
   };
   struct Event {
     std::shared_ptr<Record> latest;  // null: never recorded
+    // The latest record is one of a capture: it, and the nodes behind which it stands.
+    std::shared_ptr<EmulatedCapture> captured;
+    std::vector<size_t> behind;
   };
   struct Operation {
     std::function<void()> begin, run;
-    std::shared_ptr<Record> awaited;  // or nothing but a wait
-    std::function<bool()> attempt;    // or nothing but attempts
+    std::shared_ptr<Record> awaited;         // or nothing but a wait
+    std::function<bool()> attempt;           // or nothing but attempts
+    std::shared_ptr<EmulatedReplay> replay;  // or nothing but a launch of a graph
   };
 
   Stream* Find(CudaStream stream) const;
   Event* Find(CudaEvent event) const;
   void Finish(Stream& stream);
+  // Returns kSuccess unless a capture of this thread forbids calls that concern memory.
+  CudaResult CheckNoCapture();
   CudaResult Keep(absl::StatusOr<DeviceBlock> block, char** base);
   CudaResult Forget(char* base);
 
@@ -90,6 +114,8 @@ class EmulatedCudaApi : public CudaApi {
   uint64_t num_draws_ = 0;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::map<void*, std::unique_ptr<Event>> events_;
+  std::map<void*, std::unique_ptr<EmulatedGraph>> graphs_;
+  std::map<void*, std::unique_ptr<EmulatedExec>> execs_;
   WalledMemory memory_;
   Mutex mutex_;
   std::map<char*, DeviceBlock> blocks_ ABSL_GUARDED_BY(mutex_);

@@ -11,12 +11,12 @@ Only `from_torch` needs PyTorch.
 """
 
 from weir.errors import Error, Unsupported
-from weir.jobs import AdamW, Job, Schedule, Sgd, job
+from weir.jobs import Adafactor, AdamW, Group, Job, Lamb, Lion, Muon, Schedule, Sgd, job
 from weir.runs import Run, train
 from weir.token_files import build_tokens
 
-__all__ = ["AdamW", "Error", "Job", "Run", "Schedule", "Sgd", "Unsupported", "build_tokens", "from_torch", "job",
-           "train"]
+__all__ = ["Adafactor", "AdamW", "Error", "Group", "Job", "Lamb", "Lion", "Muon", "Run", "Schedule", "Sgd",
+           "Unsupported", "build_tokens", "from_torch", "job", "train"]
 
 
 def from_torch(model, **options):

@@ -13,6 +13,12 @@ from weir.weight_map import CONSTANTS_FILE
 _SCOPES = ("ALL", "ACTIVATIONS", "PARAMETERS")
 
 
+def _numbers(name, **fields):
+    """Returns the message of an optimiser: {name: its fields}, with whole numbers and truth values as they are."""
+    return Message([(name, Message((field, value if isinstance(value, (bool, int, Enum, Message)) else float(value))
+                                   for field, value in fields.items()))])
+
+
 @dataclasses.dataclass(frozen=True)
 class AdamW:
     """AdamW as torch.optim.AdamW: the same arguments, the same defaults, the same updates."""
@@ -22,8 +28,8 @@ class AdamW:
     weight_decay: float = 1e-2
 
     def message(self):
-        return Message([("adamw", Message([("beta1", float(self.betas[0])), ("beta2", float(self.betas[1])),
-                                           ("epsilon", float(self.eps)), ("weight_decay", float(self.weight_decay))]))])
+        return _numbers("adamw", beta1=float(self.betas[0]), beta2=float(self.betas[1]), epsilon=float(self.eps),
+                        weight_decay=float(self.weight_decay))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +40,111 @@ class Sgd:
     weight_decay: float = 0.0
 
     def message(self):
-        return Message([("sgd", Message([("momentum", float(self.momentum)),
-                                         ("weight_decay", float(self.weight_decay))]))])
+        return _numbers("sgd", momentum=float(self.momentum), weight_decay=float(self.weight_decay))
+
+
+@dataclasses.dataclass(frozen=True)
+class Lion:
+    """Lion: each element moves by the rate, in the direction of the sign of a mean of gradients."""
+    lr: float = 1e-4
+    betas: tuple = (0.9, 0.99)
+    weight_decay: float = 0.0
+
+    def message(self):
+        return _numbers("lion", beta1=float(self.betas[0]), beta2=float(self.betas[1]),
+                        weight_decay=float(self.weight_decay))
+
+
+@dataclasses.dataclass(frozen=True)
+class Lamb:
+    """LAMB: AdamW, in which the norm of each weight scales its step."""
+    lr: float = 1e-3
+    betas: tuple = (0.9, 0.999)
+    eps: float = 1e-6
+    weight_decay: float = 0.0
+
+    def message(self):
+        return _numbers("lamb", beta1=float(self.betas[0]), beta2=float(self.betas[1]), epsilon=float(self.eps),
+                        weight_decay=float(self.weight_decay))
+
+
+@dataclasses.dataclass(frozen=True)
+class Adafactor:
+    """Adafactor as torch.optim.Adafactor: the same arguments, the same defaults, the same updates."""
+    lr: float = 1e-2
+    beta2_decay: float = -0.8
+    eps: tuple = (None, 1e-3)
+    d: float = 1.0
+    weight_decay: float = 0.0
+
+    def message(self):
+        fields = {} if self.eps[0] is None else {"epsilon1": float(self.eps[0])}
+        return _numbers("adafactor", beta2_decay=float(self.beta2_decay), **fields, epsilon2=float(self.eps[1]),
+                        clip_threshold=float(self.d), weight_decay=float(self.weight_decay))
+
+
+@dataclasses.dataclass(frozen=True)
+class Muon:
+    """Muon for matrices, in f32; parameters of other ranks take the settings of `adamw`, with the rate of Muon.
+
+    A group gives embeddings and the last layer another optimiser.
+    """
+    lr: float = 1e-3
+    weight_decay: float = 0.1
+    momentum: float = 0.95
+    nesterov: bool = True
+    eps: float = 1e-7
+    ns_steps: int = 5
+    adjust_lr_fn: str = "original"  # or "match_rms_adamw"
+    adamw: AdamW = AdamW()
+
+    def message(self):
+        kinds = {None: "SHAPE", "original": "SHAPE", "match_rms_adamw": "RMS"}
+        if self.adjust_lr_fn not in kinds:
+            raise Error(f"adjust_lr_fn: expected \"original\" or \"match_rms_adamw\"; found {self.adjust_lr_fn!r}")
+        (_, adamw), = self.adamw.message()
+        return _numbers("muon", momentum=float(self.momentum), plain=not self.nesterov, epsilon=float(self.eps),
+                        iterations=int(self.ns_steps), weight_decay=float(self.weight_decay),
+                        adjust=Enum(kinds[self.adjust_lr_fn]), adamw=adamw)
+
+
+OPTIMIZERS = (AdamW, Sgd, Lion, Lamb, Adafactor, Muon)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A Group says how training treats the weights whose names fit a pattern, such as "*.bias" or ["wte", "head*"].
+
+    `lr` is a factor of the learning rate of the job. The learning rate of `optimizer` does not count.
+    """
+    pattern: object
+    lr: float = None
+    weight_decay: float = None
+    frozen: bool = False
+    optimizer: object = None
+
+    def message(self):
+        patterns = [self.pattern] if isinstance(self.pattern, str) else list(self.pattern)
+        message = Message(("pattern", pattern) for pattern in patterns)
+        if self.lr is not None:
+            message.add("learning_rate", float(self.lr))
+        if self.weight_decay is not None:
+            message.add("weight_decay", float(self.weight_decay))
+        if self.frozen:
+            message.add("frozen", True)
+        if self.optimizer is not None:
+            message.add("optimizer", _checked(self.optimizer).message())
+        return message
+
+
+def _checked(optimizer):
+    """Returns the optimiser, or raises Error if it is none of Weir's."""
+    if isinstance(optimizer, OPTIMIZERS):
+        return optimizer
+    kind = optimizer if isinstance(optimizer, type) else type(optimizer)
+    names = [f"weir.{known.__name__}" for known in OPTIMIZERS]
+    raise Error(f"optimizer: expected {', '.join(names[:-1])} or {names[-1]}; found {kind.__module__}.{kind.__name__}. "
+                "Try: weir.AdamW(lr=3e-4)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +232,7 @@ def _positive(name, value):
 
 
 def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedule=None, clip_norm=0.0, micro_batches=1,
-        zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None):
+        zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None, groups=(), average=None):
     """Returns a Job.
 
     graph              what weir.from_torch returned
@@ -134,7 +243,10 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
                        samples, and perhaps "held_out": 0.1 and "scale": {input: 1 / 255}; the path of a text;
                        "synthetic"; or {kind: {field: value}} as in `data` of a job file, such as
                        {"tokens": {"path": "tokens.bin", "type": "u16"}, "feed": {"idx": "tokens"}}
-    optimizer          weir.AdamW or weir.Sgd, with the learning rate
+    optimizer          weir.AdamW, Sgd, Lion, Lamb, Adafactor or Muon, with the learning rate
+    groups             weir.Group for each set of weights with a rate, decay or optimiser of its own; the first that
+                       fits counts
+    average            the decay of averages of the weights, such as 0.999; None: no averages
     schedule           weir.Schedule; None: the learning rate stays
     cut                names of calls that begin the parts of a pipeline; none: the parts are balanced
     pipeline_schedule  "gpipe", "interleaved", "zero_bubble" or None for 1F1B
@@ -142,10 +254,7 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     steps = _positive("steps", steps)
     cut = [cut] if isinstance(cut, str) else cut
     optimizer = AdamW() if optimizer is None else optimizer
-    if not isinstance(optimizer, (AdamW, Sgd)):
-        found = f"{optimizer.__module__}.{optimizer.__name__}" if isinstance(optimizer, type) else \
-            f"{type(optimizer).__module__}.{type(optimizer).__name__}"
-        raise Error(f"optimizer: expected weir.AdamW or weir.Sgd; found {found}. Try: weir.AdamW(lr=3e-4)")
+    _checked(optimizer)
     schedule = schedule or Schedule()
     message = Message([("name", name or graph.model)])
     tail = Message([("mesh", mesh_message(mesh))])
@@ -181,6 +290,10 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
             rate.add("decay_steps", int(schedule.decay_steps))
         if schedule.min_lr:
             rate.add("min_learning_rate", float(schedule.min_lr))
+    for group in groups:
+        training.add("group", group.message())
+    if average is not None:
+        training.add("average", Message([("decay", float(average))]))
     if precision != "f32":
         training.add("precision", Enum(precision.upper()))
     if seed:

@@ -302,7 +302,7 @@ export interface Plan {
   warnings: string[];
   prediction: { costs: string; step_seconds: number; simulated: boolean };
   devices: { rank: number; name: string; computing: number; packing: number; waiting: number; bytes: number }[];
-  schedule: { kind: string; bubble_of_even_parts: number; predicted_bubble: number; text: string;
+  schedule: { kind: string; bubble_of_even_parts?: number; predicted_bubble: number; text: string;
               parts: { stage: number; in_flight: number; calls: string[] }[] };
   bytes_per_step: number;
   boxings: PlannedBoxing[];

@@ -175,7 +175,8 @@ export function Pipeline({ run, state, go }: ViewProps): JSX.Element {
         {report.schedule && `, ${report.schedule}`}. From the first forward act to the last backward act a device has no
         such act for {percent(report.pipeline_bubble)} of the time, mean of all steps: the <Term word="bubble" />.
         {report.predicted_bubble > 0 && ` The plan expected ${percent(report.predicted_bubble)}.`}
-        {report.stages > 1 && ` Stages of equal work without any waits would have ${percent(report.bubble_formula)}.`}
+        {report.stages > 1 && report.bubble_formula > 0 &&
+          ` Stages of equal work without any waits would have ${percent(report.bubble_formula)}.`}
       </p>
       <div class="controls">
         <label>Step <select value={String(step)}

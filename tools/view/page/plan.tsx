@@ -192,8 +192,11 @@ export function PlanView({ plan, bundle, state, go }: PlanProps): JSX.Element {
       <Warnings warnings={plan.warnings} />
       {bundle.no_run !== undefined && <p class="note">The views of a simulated run are not here: {bundle.no_run}.</p>}
       {stages.length > 1 && (
-        <Table name={`Stages, ${plan.schedule.kind}: a bubble of ${percent(plan.schedule.bubble_of_even_parts)} if all parts are even` +
-          (plan.schedule.predicted_bubble > 0 ? `, ${percent(plan.schedule.predicted_bubble)} with these costs` : "")}
+        <Table name={`Stages, ${plan.schedule.kind}` +
+          (plan.schedule.bubble_of_even_parts === undefined ? ", some side by side" :
+            `: a bubble of ${percent(plan.schedule.bubble_of_even_parts)} if all parts are even`) +
+          (plan.schedule.predicted_bubble > 0 ?
+            `, a bubble of ${percent(plan.schedule.predicted_bubble)} with these costs` : "")}
             rows={stages} columns={[
           { title: <Term word="stage" />, cell: (s) => s.stage },
           { title: "computes", cell: (s) => s.calls },

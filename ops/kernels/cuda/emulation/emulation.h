@@ -28,9 +28,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <source_location>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "ops/kernels/cuda/cuda_mode.h"
 #include "runtime/device/cuda/cuda_stream.h"
@@ -268,9 +270,9 @@ void Launch(LaunchStream stream, void (*kernel)(Parameters...), dim3 blocks, dim
   };
   const emulation::LaunchShape shape{blocks, threads, shared_bytes, stream.place};
   emulation::CheckShape(shape);
-  static_cast<device::EmulatedStream*>(stream.stream.handle)
-      ->Put([shape, closure = Closure{
-                        kernel, std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)}] {
+  std::function<void()> work =
+      [shape, closure = Closure{kernel,
+                                std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)}] {
         emulation::RunLaunch(
             shape,
             [](const void* at) {
@@ -278,7 +280,21 @@ void Launch(LaunchStream stream, void (*kernel)(Parameters...), dim3 blocks, dim
               std::apply(launch->kernel, launch->parameters);
             },
             &closure);
-      });
+      };
+  device::LaunchRecorder* const recorder = stream.stream.recorder;
+  if (recorder != nullptr) {
+    const device::ParameterBytes<Parameters...> parameters(static_cast<Parameters>(arguments)...);
+    const device::KernelLaunch launch{reinterpret_cast<const void*>(kernel),
+                                      {blocks.x, blocks.y, blocks.z},
+                                      {threads.x, threads.y, threads.z},
+                                      shared_bytes,
+                                      parameters.bytes(),
+                                      parameters.offsets(),
+                                      work};
+    if (recorder->BeforeKernel(launch) == device::LaunchRecorder::Next::kSkip) return;
+  }
+  static_cast<device::EmulatedStream*>(stream.stream.handle)->Put(std::move(work));
+  if (recorder != nullptr) recorder->AfterKernel();
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -1,0 +1,19 @@
+// Says whether the samples of a batch are independent in a model: whether each row of the results
+// depends on its own sample alone. The factor rules of the ops decide.
+// Thread rule: pure function.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
+namespace weir::compiler {
+
+// Returns the first node on the way to the outputs of `main` that may mix samples, for people:
+// "function main, node mean". Empty: the samples are independent. A node mixes samples if an
+// operand has their dimension and a result lacks it, or if the op needs the dimension whole.
+// The graph must be right for plans of kEvaluate.
+absl::StatusOr<std::string> NodeThatMixesSamples(const proto::Job& job);
+
+}  // namespace weir::compiler
