@@ -61,7 +61,7 @@ absl::StatusOr<void*> OpenSharedLibrary(const std::string& file, const std::stri
   folders.push_back("");  // the loader's own search
   if (const char* toolkit = std::getenv("CUDA_HOME"); toolkit != nullptr && *toolkit != '\0')
     folders.push_back(absl::StrCat(toolkit, "/lib64"));
-  folders.push_back(kToolkit);
+  folders.emplace_back(kToolkit);
   for (std::string& folder : PythonFolders(python_folders)) folders.push_back(std::move(folder));
   const auto path_of = [](const std::string& folder, const std::string& name) {
     return folder.empty() ? name : absl::StrCat(folder, "/", name);
