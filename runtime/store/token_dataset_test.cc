@@ -56,7 +56,9 @@ TEST(TokenFile, EveryFormGivesItsTokens) {
   const std::vector<int32_t> i32 = {7, 300, 65535};
   const std::vector<int64_t> i64 = {7, 300, 65535};
   const auto index = [](char code) {
-    return std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) + code;
+    std::string bytes("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17);
+    bytes.push_back(code);
+    return bytes;
   };
   WriteTemporary("m16.idx", index(8));
   WriteTemporary("m32.idx", index(4));
