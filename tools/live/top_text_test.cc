@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -98,8 +99,8 @@ TEST(TopTextTest, EveryLineFitsATerminalOf80Columns) {
     EXPECT_LE(WidthOf(line), kTopColumns) << line;
   for (const absl::string_view line : absl::StrSplit(RunsText({run, run}, kNowMs), '\n'))
     EXPECT_LE(WidthOf(line), kTopColumns) << line;
-  EXPECT_THAT(TopText(run, kNowMs, 16, 30), HasSubstr(std::string(29, 't') + "…\n"));
-  EXPECT_THAT(TopText(run, kNowMs, 16, 400), HasSubstr(std::string(200, 's') + "\n"));
+  EXPECT_THAT(TopText(run, kNowMs, 16, 30), HasSubstr(absl::StrCat(std::string(29, 't'), "…\n")));
+  EXPECT_THAT(TopText(run, kNowMs, 16, 400), HasSubstr(absl::StrCat(std::string(200, 's'), "\n")));
 }
 
 TEST(TopTextTest, SaysHowFarTheRunIsAndWhatItsProcessesDo) {
