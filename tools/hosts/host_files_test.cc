@@ -44,7 +44,7 @@ proto::ShipOrder PieceOf(const std::string& path, int64_t offset, const std::str
 TEST(HostFilesTest, AFileIsFetchedInPieces) {
   const TemporaryFolder folder;
   const std::string path = absl::StrCat(folder.path(), "/part");
-  const std::string content = std::string(1'500'000, 'x') + "end";
+  const std::string content = absl::StrCat(std::string(1'500'000, 'x'), "end");
   std::ofstream(path, std::ios::binary) << content;
   FetchedFile file(OrderOf(path, 1'500'003));
   std::string fetched;

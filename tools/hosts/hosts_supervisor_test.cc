@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
+
 #include "runtime/base/build_id.h"
 #include "runtime/base/status.h"
 #include "tools/hosts/agent.h"
@@ -510,7 +512,7 @@ TEST_F(HostsSupervisorTest, AWorkerHasVariablesOfItsOwnAndInheritsAllIfItShall) 
 
 TEST_F(HostsSupervisorTest, FilesTravelToTheHostsAndFromThem) {
   ASSERT_TRUE(Reach(Chain({CommandOf("a"), CommandOf("b")})).ok());
-  const std::string content = std::string(9'000'000, 'x') + "end";
+  const std::string content = absl::StrCat(std::string(9'000'000, 'x'), "end");
   const std::string from = folder_.PathFor("data");
   std::ofstream(from, std::ios::binary) << content;
   const IdVector<HostId, std::string> to = {folder_.PathFor("a/data"), folder_.PathFor("b/data")};
