@@ -3,6 +3,7 @@
 #include <fstream>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
@@ -194,8 +195,8 @@ TEST(TextDatasetTest, RefusesFilesThatAreTooShortWithTheByteCounts) {
 }
 
 TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
-  TokenDataOptions options = TextOptions(
-      WriteTemporary("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
+  TokenDataOptions options = TextOptions(WriteTemporary(
+      "vocabulary.txt", absl::StrCat(std::string(500, 'a'), "z", std::string(500, 'a'))));
   auto data = OpenTokenDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();
   FeedRequest request{"x",    "targets", DType::kI32,
@@ -302,8 +303,8 @@ TEST(IdxDatasetTest, LabelsBeyondTheRangeAreNamedInTrainingAndTestFiles) {
               HasSubstr("range-labels.gz, label 4: expected values below 4 for input c, an index "
                         "along dimension k of \"logits\"; found 4"));
   request.below = 5;
-  options.test_labels =
-      WriteTemporary("range-test-labels", IdxBytes({20}, std::string(19, '\0') + "\5"));
+  options.test_labels = WriteTemporary("range-test-labels",
+                                       IdxBytes({20}, absl::StrCat(std::string(19, '\0'), "\5")));
   EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()),
               HasSubstr("range-test-labels, label 19"));
 }

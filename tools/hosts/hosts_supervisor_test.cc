@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-
 #include "runtime/base/build_id.h"
 #include "runtime/base/status.h"
 #include "tools/hosts/agent.h"
