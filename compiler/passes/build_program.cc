@@ -279,12 +279,16 @@ class ProgramBuilder : private ProgramItems {
       outputs.push_back(out);
       if (static_cast<int>(r) < model_function.num_results) at_[call.results[r]][-1] = out;
     }
+    calls_[c].forward_inputs = inputs;
+    calls_[c].forward_outputs = outputs;
+    // Nobody reads the nodes of main after the last tensor that a run for results keeps.
+    if (outputs.empty() && function.states.empty()) return;
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kForward,
                                 absl::StrCat("forward ", call.name), Frequency::kMicroBatch);
     item.function = model_function.forward;
     item.instance = c;
-    item.inputs = calls_[c].forward_inputs = inputs;
-    item.outputs = calls_[c].forward_outputs = outputs;
+    item.inputs = inputs;
+    item.outputs = outputs;
     for (const auto& [value, name] : function.states)
       item.states.push_back(
           {absl::StrCat(call.name, ".", name), "", function.values[value].layout});
