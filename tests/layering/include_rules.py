@@ -53,7 +53,7 @@ _LIBRARY_BENCHES = re.compile(r"(tests|tools)/bench/")
 # Test libraries stay in tests, in benchmarks and in the suites that tests and benchmarks share.
 _TEST_LIBRARY = re.compile(r"(gtest|gmock|benchmark)/")
 _TEST_FILE = re.compile(r"(_test|_benchmark|_fuzz|_conformance|conformance_suite|_testing)\.(cc|cu|h)$"
-                        r"|(^|/)(testing|tests|bench)/")
+                        r"|(^|/)(testing|tests|bench)/|^tools/deps/precompiled/test_headers\.h$")
 
 # The actor protocol never blocks, reads a clock or draws a random number (docs/ARCHITECTURE.md, "The actor protocol").
 _PURE = "actors/protocol/"

@@ -72,6 +72,10 @@ def check_names(tree):
     return violations
 
 
+# Precompiled headers are compiled as main files, where GCC warns of #pragma once.
+_COMPILED_ALONE = "tools/deps/precompiled/"
+
+
 def check_headers(tree):
     """Checks that a header opens with a comment that describes it, and is guarded against double inclusion."""
     violations = []
@@ -82,7 +86,8 @@ def check_headers(tree):
         if path.endswith("-inl.h"):
             if "HWY_TARGET_TOGGLE" not in text:
                 violations.append(f"{path}: included once per instruction set, so guarded by HWY_TARGET_TOGGLE")
-        elif "#pragma once" not in text and not re.search(r"^#ifndef \w+\n#define \w+", text, re.MULTILINE):
+        elif (not path.startswith(_COMPILED_ALONE) and "#pragma once" not in text
+              and not re.search(r"^#ifndef \w+\n#define \w+", text, re.MULTILINE)):
             violations.append(f"{path}: not guarded against double inclusion (#pragma once)")
         if re.search(r"^\s*using namespace\b", text, re.MULTILINE):
             violations.append(f"{path}: 'using namespace' in a header")

@@ -133,10 +133,8 @@ TEST_F(SetFieldTest, AMessageIsWrittenWithOrWithoutBraces) {
   EXPECT_EQ(job_.rule(2).axis(), "sp");
   const std::string error = Error("rule=dim \"hidden\"");
   EXPECT_THAT(error, HasSubstr("W0002 at --set rule=dim \"hidden\":1:"));
-  EXPECT_THAT(
-      error,
-      HasSubstr(
-          "expected fields of rule (dim, axis, scope) in protobuf text form, as in 'rule=dim: …'"));
+  EXPECT_THAT(error, HasSubstr("expected fields of rule (dim, axis, scope, stage) in protobuf text "
+                               "form, as in 'rule=dim: …'"));
 }
 
 TEST_F(SetFieldTest, ASelectorOfAnEmptyListHasNoRemedy) {
