@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/job/check_training.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/job/import_settings.h"
 #include "compiler/job/mesh_use.h"
+#include "compiler/job/parameter_groups.h"
 #include "compiler/passes/assign_stages.h"
 #include "runtime/base/status.h"
 
@@ -37,6 +39,48 @@ proto::Job Reduced(const proto::Job& job) {
   reduced.mutable_mesh()->set_devices_per_host(1);
   reduced.clear_pipeline();
   return reduced;
+}
+
+// Returns the groups of the weights of a reduced job, by their names. The call in the place of a
+// chain has the group of the most calls of the chain. It is frozen only if all of these are,
+// because else the gradients of all of them are computed.
+google::protobuf::RepeatedPtrField<proto::ParameterGroup> ReducedGroups(const proto::Job& job,
+                                                                        const Model& whole,
+                                                                        const Model& reduced) {
+  std::map<std::string, int64_t> rounds;  // by call of main
+  for (const proto::Function& function : job.graph().function()) {
+    if (function.name() != job.graph().main()) continue;
+    for (const proto::Node& node : function.node()) rounds[node.name()] = node.repeat();
+  }
+  std::vector<std::map<int, int64_t>> calls(reduced.weights.size());  // by weight and group
+  size_t c = 0;
+  for (const ModelCall& call : reduced.calls) {
+    const auto chain = rounds.find(call.name);
+    const int64_t end = chain == rounds.end() ? 1 : std::max<int64_t>(1, chain->second);
+    for (int64_t round = 0; round < end && c < whole.calls.size(); ++round, ++c) {
+      const std::vector<int>& weights = whole.calls[c].weights;
+      for (size_t p = 0; p < std::min(weights.size(), call.weights.size()); ++p)
+        ++calls[call.weights[p]][whole.weights[weights[p]].group];
+    }
+  }
+  std::vector<proto::ParameterGroup> groups(job.training().group().begin(),
+                                            job.training().group().end());
+  for (proto::ParameterGroup& group : groups) group.clear_pattern();
+  const auto rank = [&groups](const std::pair<const int, int64_t>& group) {
+    return std::pair(group.first < 0 || !groups[group.first].frozen(), group.second);
+  };
+  for (size_t w = 0; w < calls.size(); ++w) {
+    const auto most =
+        std::max_element(calls[w].begin(), calls[w].end(),
+                         [&rank](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    if (most != calls[w].end() && most->first >= 0)
+      groups[most->first].add_pattern(reduced.weights[w].name);
+  }
+  google::protobuf::RepeatedPtrField<proto::ParameterGroup> with_weights;
+  for (const proto::ParameterGroup& group : groups) {
+    if (group.pattern_size() > 0) *with_weights.Add() = group;
+  }
+  return with_weights;
 }
 
 // Returns the most cost that a part need have, if consecutive costs are cut into `parts`.
@@ -73,9 +117,19 @@ absl::StatusOr<std::unique_ptr<JobTrial>> JobTrial::Create(const proto::Job& job
   }
   WEIR_ASSIGN_OR_RETURN(const auto dims, ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(Module model, ImportGraph(job, dims, ModeOf(job)));
-  return std::unique_ptr<JobTrial>(
-      new JobTrial(costs, sbp::PipelinePlaces(mesh, job.mesh().devices_per_host(), order),
-                   std::move(model), job.runtime().chunk_bytes_max()));
+  sbp::Places places = sbp::PipelinePlaces(mesh, job.mesh().devices_per_host(), order);
+  Groups groups;
+  if (job.training().group_size() > 0 && ModeOf(job) == PlanMode::kTrain) {
+    WEIR_RETURN_IF_ERROR(CheckTraining(job, places.mesh(0), ModeOf(job)));
+    WEIR_ASSIGN_OR_RETURN(const JobSettings settings, ImportSettings(job));
+    Module whole = model;
+    WEIR_RETURN_IF_ERROR(ApplyGroups(settings.training.groups, &whole));
+    WEIR_ASSIGN_OR_RETURN(const Module reduced, ImportGraph(Reduced(job), dims, ModeOf(job)));
+    groups = ReducedGroups(job, whole.model, reduced.model);
+  }
+  return std::unique_ptr<JobTrial>(new JobTrial(costs, std::move(places), std::move(model),
+                                                std::move(groups),
+                                                job.runtime().chunk_bytes_max()));
 }
 
 const std::string& JobTrial::FunctionOf(const ModelCall& call) const {
@@ -90,7 +144,9 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> JobTrial::Compile(const proto::Job&
   options.program_only = true;
   // Bundles change no estimate, and their making plans each boxing.
   options.disabled = {"bundle-boxings"};
-  return CompileJob(Reduced(variant), options);
+  proto::Job reduced = Reduced(variant);
+  *reduced.mutable_training()->mutable_group() = groups_;
+  return CompileJob(reduced, options);
 }
 
 absl::StatusOr<ModelShape> JobTrial::ShapeOf(const proto::Job& variant) {

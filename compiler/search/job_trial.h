@@ -42,17 +42,22 @@ class JobTrial {
   absl::StatusOr<std::vector<std::string>> BestCut(const proto::Job& variant);
 
  private:
-  JobTrial(const CostModel* costs, sbp::Places places, Module model, int64_t chunk_bytes_max)
+  using Groups = google::protobuf::RepeatedPtrField<proto::ParameterGroup>;
+
+  JobTrial(const CostModel* costs, sbp::Places places, Module model, Groups groups,
+           int64_t chunk_bytes_max)
       : costs_(*costs),
         places_(places),
         model_(std::move(model)),
+        groups_(std::move(groups)),
         boxings_(costs, std::move(places), chunk_bytes_max) {}
 
   absl::StatusOr<ModelShape> ShapeOf(const proto::Job& variant);
 
   const CostModel& costs_;
   const sbp::Places places_;
-  const Module model_;  // of the whole job, as written
+  const Module model_;   // of the whole job, as written
+  const Groups groups_;  // of the weights that variants have
   BoxingCosts boxings_;
   KeptModules kept_;                          // of variants
   std::map<std::string, ModelShape> shapes_;  // of variants, by what they say of the pipeline

@@ -142,6 +142,28 @@ TEST(Search, IsNeverWorseThanTheRulesOfTheJobOrThoseByHand) {
   }
 }
 
+// A search computes one call in place of a chain, whose weights have other names then.
+TEST(Search, GroupsMayNameSingleLayers) {
+  const sim::JobCosts costs = Costs();
+  proto::Job job = Llama("dp=2,tp=2", 16, 128);
+  const auto plain = compiler::SearchLayouts(job, Options(costs, 5));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  proto::ParameterGroup* group = job.mutable_training()->add_group();
+  group->add_pattern("layers.0.*");
+  group->set_frozen(true);
+  const auto first = compiler::SearchLayouts(job, Options(costs, 5));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->present.estimate.step_ns, plain->present.estimate.step_ns)
+      << "the other layers need the same gradients";
+  group->set_pattern(0, "layers.*");
+  const auto all = compiler::SearchLayouts(job, Options(costs, 5));
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_LT(all->present.estimate.step_ns, plain->present.estimate.step_ns);
+  group->set_pattern(0, "layers.77.*");
+  EXPECT_THAT(std::string(compiler::SearchLayouts(job, Options(costs, 5)).status().message()),
+              HasSubstr("W0082 at training.group[0].pattern"));
+}
+
 // All ordered lists of rules of an MLP on two axes: each axis has none, one or two of three
 // dimensions.
 TEST(Search, FindsTheBestOfAllRulesOfASmallModel) {
