@@ -120,6 +120,20 @@ TEST_F(ConvertTest, AnExportOfAveragesHasThemUnderTheNamesOfTheWeights) {
   EXPECT_EQ(values, CountFrom(24, 7.0f));
 }
 
+// The first update sets the averages. Before, they are zeros, and no weights.
+TEST_F(ConvertTest, ACheckpointBeforeTheFirstUpdateHasNoAverages) {
+  store::FolderForTest with{store::FactsForTest(24), {}};
+  with.facts.optimizer_step = 0;
+  with.tensors["head"] = {{5}, CountFrom(5, 9.0f)};
+  with.tensors["head/average"] = {
+      {5}, std::vector<float>(5, 0.0f), {}, store::StateOwner::kOptimizerSlot};
+  ASSERT_TRUE(store::WriteFolderForTest(run(), 1, with).ok());
+  const ExportOrder order{folder_.PathFor("a.safetensors"), 1 << 20, ExportOrder::What::kAverages};
+  const std::string refused(ExportSafetensors(Opened(run()), order).status().message());
+  EXPECT_THAT(refused, HasSubstr("W0084"));
+  EXPECT_THAT(refused, HasSubstr("step 24, before the first update"));
+}
+
 TEST_F(ConvertTest, AnEditTakesTheOptimizerStatesOfAWeightAlong) {
   const OpenTensors from = Opened(run());
   Edits edits;

@@ -26,7 +26,7 @@ constexpr char kEnding[] = ".safetensors";
 constexpr char kAverageEnding[] = "/average";
 
 // Puts the average of each weight that has one in the place of the weight.
-absl::Status TakeAverages(const std::string& path, std::map<std::string, NewTensor>* tensors) {
+absl::Status TakeAverages(const OpenTensors& from, std::map<std::string, NewTensor>* tensors) {
   int taken = 0;
   for (auto& [name, tensor] : *tensors) {
     if (tensor.owner != store::StateOwner::kWeight) continue;
@@ -36,9 +36,15 @@ absl::Status TakeAverages(const std::string& path, std::map<std::string, NewTens
     tensor.owner = store::StateOwner::kWeight;
     ++taken;
   }
-  if (taken > 0) return absl::OkStatus();
-  return Rejected({"W0084", path, "averages of weights", "none",
-                   "a run with training { average {} }, or no --average"});
+  if (taken == 0) {
+    return Rejected({"W0084", from.reader->path(), "averages of weights", "none",
+                     "a run with training { average {} }, or no --average"});
+  }
+  // The first update sets the averages; before, they are zeros.
+  if (from.facts.optimizer_step > 0) return absl::OkStatus();
+  return Rejected({"W0084", from.reader->path(), "averages of at least one update",
+                   absl::StrCat("step ", from.facts.step, ", before the first update"),
+                   "a later checkpoint, or no --average"});
 }
 
 int64_t BytesOf(const NewTensor& tensor) {
@@ -108,7 +114,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
                                                            const ExportOrder& order) {
   WEIR_ASSIGN_OR_RETURN(auto tensors, AllOf(from));
   if (order.what == ExportOrder::What::kAverages)
-    WEIR_RETURN_IF_ERROR(TakeAverages(from.reader->path(), &tensors));
+    WEIR_RETURN_IF_ERROR(TakeAverages(from, &tensors));
   if (order.what != ExportOrder::What::kAll) {
     std::erase_if(tensors, [](const auto& entry) {
       return entry.second.owner != store::StateOwner::kWeight;
