@@ -188,9 +188,9 @@ absl::Status CheckCharacters(const std::string& text, const std::string& name) {
        "`weir zoo gpt > gpt.textproto` writes a job"});
 }
 
-// Checks the strings of a message, because escapes in strings ("\377") and values of --set may hold
-// bytes that are no text.
-absl::Status CheckStrings(const Message& message, const std::string& where) {
+// Checks what the parser takes and a job may not have. Escapes in strings ("\377") and values of
+// --set may hold bytes that are no text, and a number in the place of a word may be no value.
+absl::Status CheckValues(const Message& message, const std::string& where) {
   const Reflection* reflection = message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
   reflection->ListFields(message, &fields);
@@ -201,10 +201,10 @@ absl::Status CheckStrings(const Message& message, const std::string& where) {
       std::string place = absl::StrCat(where, where.empty() ? "" : ".", name,
                                        field->is_repeated() ? absl::StrCat("[", i, "]") : "");
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        WEIR_RETURN_IF_ERROR(CheckStrings(field->is_repeated()
-                                              ? reflection->GetRepeatedMessage(message, field, i)
-                                              : reflection->GetMessage(message, field),
-                                          place));
+        WEIR_RETURN_IF_ERROR(CheckValues(field->is_repeated()
+                                             ? reflection->GetRepeatedMessage(message, field, i)
+                                             : reflection->GetMessage(message, field),
+                                         place));
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
         std::string copy;  // unused by the messages of a job, which hold their strings
         const std::string& text =
@@ -212,6 +212,13 @@ absl::Status CheckStrings(const Message& message, const std::string& where) {
                                  : reflection->GetStringReference(message, field, &copy);
         if (FindNoCharacter(text) == text.size()) continue;
         return Rejected({"W0010", place, "text in UTF-8", "bytes that are none", ""});
+      } else if (field->enum_type() != nullptr) {
+        const int number = field->is_repeated()
+                               ? reflection->GetRepeatedEnumValue(message, field, i)
+                               : reflection->GetEnumValue(message, field);
+        if (field->enum_type()->FindValueByNumber(number) != nullptr) continue;
+        return Rejected({"W0004", place, absl::StrCat("a value of ", name), absl::StrCat(number),
+                         NearestOrAll("", ValueNames(field->enum_type()))});
       }
     }
   }
@@ -454,7 +461,7 @@ absl::StatusOr<proto::Job> ParseJob(const std::string& with_mark, const std::str
     }
     return ErrorOfAll(absl::StatusCode::kInvalidArgument, collector.errors());
   }
-  WEIR_RETURN_IF_ERROR(At(name, CheckStrings(job, "")));
+  WEIR_RETURN_IF_ERROR(At(name, CheckValues(job, "")));
   return job;
 }
 
@@ -495,7 +502,7 @@ absl::Status SetField(const std::string& assignment, proto::Job* job) {
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<PathStep> steps, ParsePath(assignment, path));
   WEIR_RETURN_IF_ERROR(FieldSetter(assignment, value).Set(steps, job));
-  return At("--set " + assignment, CheckStrings(*job, ""));
+  return At("--set " + assignment, CheckValues(*job, ""));
 }
 
 absl::Status SetMesh(const std::string& text, proto::Job* job) {

@@ -28,6 +28,18 @@ TEST(JobFileTest, AnUnknownEnumValueIsNamedWithTheNearestOne) {
   EXPECT_THAT(Message(job.status()), HasSubstr("PARAMETERS"));
 }
 
+// The parser takes any number, and each reader of the value would take it for another word.
+TEST(JobFileTest, ANumberThatIsNoEnumValueIsRefused) {
+  auto job = ParseJob("training { precision: 9 }", "job.textproto");
+  EXPECT_THAT(Message(job.status()), HasSubstr("W0004 at job.textproto, training.precision"));
+  EXPECT_THAT(Message(job.status()), HasSubstr("found 9. Try: one of F32, BF16."));
+  job = ParseJob("training { precision: 1 }", "job.textproto");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->training().precision(), proto::Training::BF16);
+  EXPECT_THAT(Message(SetField("training.optimizer.muon.adjust=7", &*job)),
+              HasSubstr("SHAPE, RMS"));
+}
+
 TEST(JobFileTest, SyntaxErrorsHaveLineAndColumn) {
   auto job = ParseJob("training {\n  steps: ten\n}\n", "job.textproto");
   EXPECT_THAT(Message(job.status()), HasSubstr("W0002 at job.textproto:2:10"));
