@@ -57,8 +57,22 @@ absl::Status CheckNames(const store::SafetensorsReader& file,
     ++needed;
     if (file.tensors().count(name) == 0) missing.Add(name);
   }
+  // The weights are those of the model, and only what the training keeps beside them differs.
+  bool has_weights = true, has_others = false;
   for (const auto& [name, tensor] : file.tensors()) {
-    if (states.count(name) == 0) extra.Add(name);
+    const auto state = states.find(name);
+    if (state != states.end()) {
+      has_others = has_others || state->second.state_class != actors::StateClass::kWeight;
+      continue;
+    }
+    extra.Add(name);
+    const bool is_of_weight = states.count(name.substr(0, name.rfind('/'))) > 0;
+    has_weights = has_weights && is_of_weight;
+    has_others = has_others || is_of_weight;
+  }
+  for (const auto& [name, type] : states) {
+    if (type.state_class == actors::StateClass::kWeight && file.tensors().count(name) == 0)
+      has_weights = false;
   }
   if (missing.empty() && extra.empty()) return absl::OkStatus();
   std::string found;
@@ -66,7 +80,13 @@ absl::Status CheckNames(const store::SafetensorsReader& file,
   if (!extra.empty())
     absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ", extra.Text());
   std::string hint = "use weights saved from the same model";
-  if (!missing.empty() && states.at(missing.front()).state_class != actors::StateClass::kWeight) {
+  if (has_weights && has_others) {
+    hint = absl::StrCat(
+        "the training.optimizer, training.group, training.average and training.gradient_delay of "
+        "the run that wrote it; or --init ",
+        file.path(), ", which begins anew with its weights alone");
+  } else if (!missing.empty() &&
+             states.at(missing.front()).state_class != actors::StateClass::kWeight) {
     hint =
         "weights alone (written by --save) start a run with --init; --resume needs a --checkpoint";
   }

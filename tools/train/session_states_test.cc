@@ -59,12 +59,25 @@ TEST(SessionStatesTest, ClassesDecideWhatACheckpointMustHave) {
 }
 
 TEST(SessionStatesTest, WhoResumesFromWeightsAloneIsTold) {
+  EXPECT_THAT(std::string(CheckCheckpoint(*Written(StateSet::kWeights, ""), kStates).message()),
+              HasSubstr("--resume needs a --checkpoint"));
+}
+
+// The checkpoint of a run with another optimiser, say, is one, and --resume is not to blame.
+TEST(SessionStatesTest, WhoResumesWithOtherSettingsIsToldWhichOnes) {
   const auto hint = [](const std::string& left_out) {
     return std::string(CheckCheckpoint(*Written(StateSet::kAll, left_out), kStates).message());
   };
-  EXPECT_THAT(hint("moment"), HasSubstr("--resume needs a --checkpoint"));
-  EXPECT_THAT(hint("late"), HasSubstr("--resume needs a --checkpoint"));
+  EXPECT_THAT(hint("moment"), HasSubstr("Try: the training.optimizer, training.group"));
+  EXPECT_THAT(hint("late"), HasSubstr("or --init "));
   EXPECT_THAT(hint("a/b"), HasSubstr("use weights saved from the same model"));
+  std::map<std::string, StateType> fewer = kStates;
+  fewer.erase("moment");
+  fewer.erase("late");
+  fewer["a/b/average"] = kStates.at("moment");
+  EXPECT_THAT(std::string(CheckCheckpoint(*Written(StateSet::kAll, ""), fewer).message()),
+              HasSubstr("use weights saved from the same model"))
+      << "nobody knows what `late` belongs to";
 }
 
 TEST(SessionStatesTest, WeightTypesAreThoseOfWeights) {
