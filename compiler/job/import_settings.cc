@@ -241,15 +241,15 @@ int64_t NumStages(const proto::Job& job) {
 // Returns the stages that a rule is for; none: all.
 absl::StatusOr<std::vector<int64_t>> StagesOf(const proto::Rule& rule, int64_t num_stages) {
   std::vector<int64_t> stages;
-  if (num_stages < 2) return stages;
   for (const int64_t stage : rule.stage()) {
-    if (stage < 0 || stage >= num_stages) {
-      return Rejected(
-          {"W0458", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),
-           absl::StrCat("stages from 0 to ", num_stages - 1, ", as the mesh has pp=", num_stages),
-           absl::StrCat("stage ", stage), "no stage at all, for a rule of all stages"});
+    if (stage < 0 || (num_stages > 1 && stage >= num_stages)) {
+      return Rejected({"W0458", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),
+                       num_stages > 1 ? absl::StrCat("stages from 0 to ", num_stages - 1,
+                                                     ", as the mesh has pp=", num_stages)
+                                      : std::string("stages from 0 on"),
+                       absl::StrCat("stage ", stage), "no stage at all, for a rule of all stages"});
     }
-    stages.push_back(stage);
+    if (num_stages > 1) stages.push_back(stage);
   }
   return stages;
 }

@@ -244,6 +244,9 @@ TEST(ImportRules, ARuleMayBeForSomeStages) {
   EXPECT_TRUE(rules_on(3)->DifferByStage());
   EXPECT_FALSE(rules_on(1)->DifferByStage()) << "one stage has all rules";
   EXPECT_THAT(std::string(rules_on(2).status().message()), HasSubstr("W0458"));
+  job.mutable_rule(0)->set_stage(0, -1);
+  EXPECT_THAT(std::string(rules_on(3).status().message()), HasSubstr("W0458"));
+  EXPECT_THAT(std::string(rules_on(1).status().message()), HasSubstr("stages from 0 on"));
 }
 
 }  // namespace

@@ -19,6 +19,22 @@ std::string SomeWeights(const Model& model) {
   return text;
 }
 
+// Refuses a group whose weights all belong to earlier groups: it would have no effect.
+absl::Status CheckHasWeight(const std::vector<GroupSettings>& groups, int g,
+                            const std::vector<ModelWeight>& weights) {
+  const ModelWeight* lost = nullptr;  // a weight that fits and belongs to another group
+  for (const ModelWeight& weight : weights) {
+    if (weight.group == g) return absl::OkStatus();
+    if (lost == nullptr && FitsPattern(weight.name, groups[g].patterns[0])) lost = &weight;
+  }
+  return Rejected(
+      {"W0085", absl::StrCat("training.group[", g, "]"),
+       "a weight that fits no earlier group, as the first group that a weight fits counts",
+       absl::StrCat("weights of earlier groups alone: ", lost->name, " belongs to training.group[",
+                    lost->group, "]"),
+       "the group with the narrower pattern in front of the other"});
+}
+
 // A parameter of a function of which every call has a frozen weight needs no gradient.
 void FreezeParameters(Module* module) {
   const Model& model = module->model;
@@ -82,6 +98,8 @@ absl::Status ApplyGroups(const std::vector<GroupSettings>& groups, Module* modul
                         : absl::StrCat("pattern: \"", near, "\"")});
     }
   }
+  for (size_t g = 0; g < groups.size(); ++g)
+    WEIR_RETURN_IF_ERROR(CheckHasWeight(groups, static_cast<int>(g), weights));
   for (ModelWeight& weight : weights) {
     if (weight.group >= 0 && groups[weight.group].frozen) weight.frozen = true;
   }

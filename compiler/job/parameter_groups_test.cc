@@ -75,5 +75,20 @@ TEST(ApplyGroups, APatternThatNoWeightFitsIsRefused) {
                     HasSubstr("\"*.baises\", which no weight fits")));
 }
 
+TEST(ApplyGroups, AGroupThatEarlierGroupsLeaveNoWeightIsRefused) {
+  Module module = TwoLayers();
+  std::vector<GroupSettings> groups(2);
+  groups[0].patterns = {"layers.*"};
+  groups[1].patterns = {"layers.1.*"};
+  groups[1].frozen = true;
+  EXPECT_THAT(std::string(ApplyGroups(groups, &module).message()),
+              AllOf(HasSubstr("W0085 at training.group[1]"),
+                    HasSubstr("layers.1.w belongs to training.group[0]")));
+  module = TwoLayers();
+  std::swap(groups[0], groups[1]);
+  EXPECT_TRUE(ApplyGroups(groups, &module).ok());
+  EXPECT_TRUE(module.model.weights[2].frozen);
+}
+
 }  // namespace
 }  // namespace weir::compiler

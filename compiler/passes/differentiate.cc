@@ -413,9 +413,17 @@ absl::Status Differentiate(const PassContext& context, Module* module) {
     for (int arg : call.args) value_has_grad[arg] = value_has_grad[arg] || value_needs[arg];
   }
   if (!value_needs[model.loss]) {
-    return Rejected({"W0451", "graph", "a loss that depends on at least one parameter",
-                     absl::StrCat("\"", model.values[model.loss].name, "\", which depends on none"),
-                     ""});
+    const size_t frozen = std::count_if(model.weights.begin(), model.weights.end(),
+                                        [](const ModelWeight& weight) { return weight.frozen; });
+    return Rejected(
+        {"W0451", "graph", "a loss that depends on at least one parameter that is trained",
+         absl::StrCat("\"", model.values[model.loss].name, "\", which depends on none",
+                      frozen == 0 ? ""
+                                  : absl::StrCat("; ", frozen, " of ", model.weights.size(),
+                                                 " weights are frozen, by training.group or by "
+                                                 "their parameters")),
+         frozen == 0 ? "a parameter on the way to the loss, or `weir eval`"
+                     : "fewer frozen weights, or `weir eval`"});
   }
   const ModelValue& loss = model.values[model.loss];
   for (size_t f = 0; f < model.functions.size(); ++f) {

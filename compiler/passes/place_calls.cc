@@ -98,22 +98,36 @@ class CallPlacer {
   // Gives each call the stage of the first place that matches it.
   absl::Status TakePlaces() {
     for (const PipelineSettings::Place& place : places_) {
-      bool found = false;
+      int fits = -1;  // a call that the entry matches
+      bool takes_any = false;
       for (size_t c = 0; c < calls_.size(); ++c) {
         if (place.call.empty() ? !Matches(place.function, FunctionOf(calls_[c]))
                                : !Matches(place.call, calls_[c].name))
           continue;
-        found = true;
-        if (!stage_of_[c].has_value()) stage_of_[c] = place.stage;
+        fits = static_cast<int>(c);
+        if (stage_of_[c].has_value()) continue;
+        takes_any = true;
+        stage_of_[c] = place.stage;
       }
-      if (!found) return Unknown(place);
+      if (fits < 0) return Unknown(place);
+      if (!takes_any) {
+        return Rejected(
+            {"W0461", absl::StrCat("pipeline.place of ", ToText(place)),
+             "a call that no earlier entry matches, as the first entry that matches a call counts",
+             absl::StrCat("calls of earlier entries alone: ", calls_[fits].name, " is on stage ",
+                          *stage_of_[fits]),
+             "the entry for fewer calls in front of the other"});
+      }
       const int64_t stages = schedule_.num_stages;
       if (place.stage >= 0 && (place.stage < stages || stages == 1)) continue;
       return Rejected(
           {"W0454", absl::StrCat("pipeline.place of ", ToText(place)),
            absl::StrCat("a stage from 0 to ", stages - 1, ", as the mesh has pp=", stages),
            absl::StrCat("stage ", place.stage),
-           place.stage < 0 ? "stage: 0" : absl::StrCat("--mesh pp=", place.stage + 1)});
+           place.stage < 0 ? "stage: 0"
+           : place.stage < static_cast<int64_t>(calls_.size())
+               ? absl::StrCat("--mesh pp=", place.stage + 1)
+               : absl::StrCat("stage: ", stages - 1)});
     }
     return absl::OkStatus();
   }

@@ -125,6 +125,10 @@ TEST(PlaceCalls, FlawsAreNamed) {
   EXPECT_THAT(Flaw({{"a*", "", 2}}, 2),
               AllOf(HasSubstr("W0454"), HasSubstr("0 to 1"), HasSubstr("Try: --mesh pp=3")));
   EXPECT_THAT(Flaw({{"a*", "", -1}}, 2), HasSubstr("W0454"));
+  EXPECT_THAT(Flaw({{"a*", "", 99}}, 2), HasSubstr("Try: stage: 1")) << "more stages than calls";
+  EXPECT_THAT(Flaw({{"a*", "", 0}, {"b*", "", 1}, {"a.1", "", 1}}, 2),
+              AllOf(HasSubstr("W0461 at pipeline.place of call \"a.1\""),
+                    HasSubstr("a.1 is on stage 0"), HasSubstr("in front of the other")));
   EXPECT_THAT(Flaw({{"*", "", 1}}, 2), AllOf(HasSubstr("W0455"), HasSubstr("none on stage 0")));
   EXPECT_THAT(Flaw({{"a.0", "", 0}, {"a.1", "", 1}, {"join", "", 0}, {"b*", "", 0}}, 2),
               AllOf(HasSubstr("W0456"), HasSubstr("a.1 on stage 1 reads a.0 on stage 0"),
