@@ -63,8 +63,22 @@ bool HasAny(const std::vector<DimAtoms::Dim>& dims, const std::set<int>& atoms) 
                      [&](const DimAtoms::Dim& dim) { return HasAny(dim, atoms); });
 }
 
+// Returns whether two dimensions of a tensor share samples, as those of x times x transposed do.
+bool PairsAny(const std::vector<DimAtoms::Dim>& dims, const std::set<int>& atoms) {
+  std::set<int> seen;
+  for (const DimAtoms::Dim& dim : dims) {
+    for (int atom : dim) {
+      if (atoms.count(atom) > 0 && !seen.insert(atom).second) return true;
+    }
+  }
+  return false;
+}
+
 bool Mixes(const NodeDims& node, const std::set<int>& samples) {
   if (HasAny(node.whole, samples)) return true;
+  for (const std::vector<DimAtoms::Dim>& dims : node.results) {
+    if (PairsAny(dims, samples)) return true;
+  }
   const bool reads =
       std::any_of(node.operands.begin(), node.operands.end(),
                   [&](const std::vector<DimAtoms::Dim>& dims) { return HasAny(dims, samples); });
@@ -72,17 +86,83 @@ bool Mixes(const NodeDims& node, const std::set<int>& samples) {
   return reads && std::any_of(node.results.begin(), node.results.end(), lacks);
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> NodeThatMixesSamples(const proto::Job& job) {
-  WEIR_ASSIGN_OR_RETURN(const GraphNodeDims found, FindNodeDims(job, PlanMode::kEvaluate));
-  std::set<int> samples;
+// Returns the first dimensions of the inputs of `main`.
+std::vector<DimAtoms::Dim> SampleDims(const proto::Job& job, const GraphNodeDims& found) {
+  std::vector<DimAtoms::Dim> dims;
   for (const WrittenDim& written : found.dims.written) {
     if (written.place != WrittenDim::Place::kInput || written.axis != 0 ||
         job.graph().function(written.function).name() != job.graph().main())
       continue;
-    samples.insert(written.dim.begin(), written.dim.end());
+    dims.push_back(written.dim);
   }
+  return dims;
+}
+
+std::set<int> AtomsOf(const std::vector<DimAtoms::Dim>& dims) {
+  std::set<int> atoms;
+  for (const DimAtoms::Dim& dim : dims) atoms.insert(dim.begin(), dim.end());
+  return atoms;
+}
+
+int FunctionNamed(const proto::Graph& graph, const std::string& name) {
+  int f = 0;
+  while (f < graph.function_size() && graph.function(f).name() != name) ++f;
+  return f;
+}
+
+// Returns the dimensions of a tensor that a node computes, in `function` or in a function that it
+// calls, or of an input that a function returns as it is.
+std::vector<DimAtoms::Dim> DimsOf(const proto::Graph& graph, const GraphNodeDims& found,
+                                  int function, std::string tensor) {
+  int n = 0;
+  while (function < graph.function_size() && n < graph.function(function).node_size()) {
+    const proto::Node& node = graph.function(function).node(n);
+    int result = node.output().empty() && node.name() == tensor ? 0 : -1;
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (node.output(i) == tensor) result = i;
+    }
+    if (result < 0) {
+      ++n;
+    } else if (node.op() == "call") {
+      function = FunctionNamed(graph, node.function());
+      if (function == graph.function_size() || result >= graph.function(function).output_size())
+        return {};
+      tensor = graph.function(function).output(result);
+      n = 0;
+    } else {
+      for (const NodeDims& dims : found.nodes) {
+        if (dims.function == function && dims.node == n &&
+            result < static_cast<int>(dims.results.size()))
+          return dims.results[result];
+      }
+      return {};
+    }
+  }
+  std::vector<DimAtoms::Dim> dims;
+  for (const WrittenDim& written : found.dims.written) {
+    if (written.place == WrittenDim::Place::kInput && written.function == function &&
+        graph.function(function).input(written.index).name() == tensor)
+      dims.push_back(written.dim);
+  }
+  return dims;
+}
+
+SamplePlace PlaceIn(const std::vector<DimAtoms::Dim>& dims,
+                    const std::vector<DimAtoms::Dim>& of_samples) {
+  const std::set<int> samples = AtomsOf(of_samples);
+  if (!HasAny(dims, samples)) return SamplePlace::kNowhere;
+  const bool is_first =
+      std::find(of_samples.begin(), of_samples.end(), dims[0]) != of_samples.end();
+  return is_first && !HasAny(std::vector<DimAtoms::Dim>(dims.begin() + 1, dims.end()), samples)
+             ? SamplePlace::kFirst
+             : SamplePlace::kElsewhere;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> NodeThatMixesSamples(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(const GraphNodeDims found, FindNodeDims(job, PlanMode::kEvaluate));
+  const std::set<int> samples = AtomsOf(SampleDims(job, found));
   const NeededNodes needed(job.graph());
   for (const NodeDims& node : found.nodes) {
     if (!needed.Has(node.function, node.node) || !Mixes(node, samples)) continue;
@@ -91,6 +171,17 @@ absl::StatusOr<std::string> NodeThatMixesSamples(const proto::Job& job) {
     return absl::StrCat("function ", function.name(), ", node ", function.node(node.node).name());
   }
   return std::string();
+}
+
+absl::StatusOr<std::map<std::string, SamplePlace>> PlacesOfSamples(const proto::Job& job) {
+  WEIR_ASSIGN_OR_RETURN(const GraphNodeDims found, FindNodeDims(job, PlanMode::kEvaluate));
+  const std::vector<DimAtoms::Dim> of_samples = SampleDims(job, found);
+  const int main = FunctionNamed(job.graph(), job.graph().main());
+  std::map<std::string, SamplePlace> places;
+  if (main == job.graph().function_size()) return places;
+  for (const std::string& output : job.graph().function(main).output())
+    places[output] = PlaceIn(DimsOf(job.graph(), found, main, output), of_samples);
+  return places;
 }
 
 }  // namespace weir::compiler

@@ -168,8 +168,8 @@ std::string WhoReplaces(const fleet::Fleet::Replacement& replacement, const Shri
     const std::string why = is_refused                 ? failures->refusal
                             : !replacement.status.ok() ? "no host takes its place"
                                                        : "the mesh was about to become smaller";
-    return absl::StrCat(replacement.lost, " does not come back (", why,
-                        "), and the others go on with ", *smaller);
+    return absl::StrCat(replacement.lost, replacement.num_lost == 1 ? " does" : " do",
+                        " not come back (", why, "), and the others go on with ", *smaller);
   }
   if (is_refused) return "";
   const absl::Status& why = replacement.status.ok() ? smaller.status() : replacement.status;
@@ -309,7 +309,8 @@ absl::StatusOr<std::string> MakeSmaller(const TrainArguments& arguments, const p
       job::WithFewerReplicas(written, devices_left, arguments.min_devices);
   if (!smaller.has_value()) {
     Tell(absl::StrCat("WARNING: the job does not become smaller: of its devices, ", devices_left,
-                      " are left, and --min-devices is ", arguments.min_devices),
+                      devices_left == 1 ? " is" : " are", " left, and --min-devices is ",
+                      arguments.min_devices),
          run);
     return "";
   }

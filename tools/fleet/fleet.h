@@ -157,6 +157,7 @@ class Fleet {
     absl::Status status;  // kFailedPrecondition (W0727): no host takes the place of a lost one
     std::string text;     // if ok: "the process of rank 1 starts anew", for people
     std::string lost;     // "the process of rank 1"
+    int num_lost = 0;     // processes
     int ranks_left = 0;   // for how many ranks the processes have room that are not lost
     std::set<HostId> lost_hosts;
   };

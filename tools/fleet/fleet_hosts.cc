@@ -258,6 +258,7 @@ Fleet::Replacement Fleet::Foresee() const {
     }
   }
   replacement.lost = processes(names_of_lost);
+  replacement.num_lost = static_cast<int>(names_of_lost.size());
   replacement.lost_hosts = LostHosts();
   std::vector<std::string> stay;
   std::map<std::pair<HostId, HostId>, std::vector<std::string>> moves;  // by the old and new host

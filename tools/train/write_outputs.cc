@@ -4,16 +4,20 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "compiler/dims/mixed_samples.h"
 #include "compiler/job/mesh_use.h"
 #include "compiler/job/model_inputs.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/store/npy_writer.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
@@ -36,6 +40,41 @@ struct Source {
   int64_t steps() const { return (samples + batch - 1) / batch; }
 };
 
+// Refuses names that `--output` has and `main` has not, and those that it has twice.
+absl::Status CheckNames(const proto::Job& job, const std::vector<std::string>& outputs) {
+  constexpr size_t kNamesMax = 12;  // in a message
+  std::vector<std::string> computed;
+  std::set<std::string> inputs, parameters, seen;
+  for (const proto::Function& function : job.graph().function()) {
+    if (function.name() != job.graph().main()) continue;
+    for (const proto::TensorDecl& input : function.input()) inputs.insert(input.name());
+    for (const auto& parameter : function.parameter()) parameters.insert(parameter.name());
+    for (const proto::Node& node : function.node()) {
+      if (node.output().empty()) computed.push_back(node.name());
+      computed.insert(computed.end(), node.output().begin(), node.output().end());
+    }
+  }
+  for (const std::string& output : outputs) {
+    const std::string where = absl::StrCat("--output ", output);
+    if (!seen.insert(output).second)
+      return Rejected({"W0618", where, "each tensor once", "the same name again", "leave one out"});
+    // The compiler refuses inputs, as in a job.
+    if (std::count(computed.begin(), computed.end(), output) + inputs.count(output) > 0) continue;
+    const bool is_parameter = parameters.count(output) > 0;
+    const std::string near = is_parameter ? "" : Nearest(output, computed);
+    const size_t some = std::min(computed.size(), kNamesMax);
+    return Rejected(
+        {"W0407", where,
+         absl::StrCat("a tensor that a node of function ", job.graph().main(), " computes"),
+         absl::StrCat("\"", output, "\"", is_parameter ? ", a parameter" : ""),
+         near.empty() ? absl::StrCat("one of ",
+                                     absl::StrJoin(computed.begin(), computed.begin() + some, ", "),
+                                     some < computed.size() ? ", …" : "")
+                      : absl::StrCat("--output ", near)});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Source> SourceOf(const proto::Job& job, const proto::Job& variant) {
   Source source;
   if (!job.graph().without_loss() && !job.data().has_synthetic())
@@ -52,17 +91,32 @@ absl::StatusOr<Source> SourceOf(const proto::Job& job, const proto::Job& variant
   return source;
 }
 
-// Refuses a last step that is not full if its other rows would change the rows of samples.
+// Refuses a last step that is not full if its other rows would be in the results, or change them.
 absl::Status CheckLastStep(const proto::Job& variant, const Source& source) {
   const int64_t rest = source.samples % source.batch;
   if (rest == 0) return absl::OkStatus();
+  const std::string where =
+      absl::StrCat(Plural(source.samples, "sample"), " in steps of ", source.batch);
+  const std::string size =
+      absl::StrCat("a size of the samples' dimension that divides the number of samples, such as ",
+                   std::gcd(source.samples, source.batch));
   WEIR_ASSIGN_OR_RETURN(const std::string mixing, compiler::NodeThatMixesSamples(variant));
-  if (mixing.empty()) return absl::OkStatus();
-  return Rejected(
-      {"W0620", absl::StrCat(source.samples, " samples in steps of ", source.batch),
-       "samples that fill the last step, because samples depend on each other",
-       absl::StrCat(rest, " in the last step; ", mixing, " reads several samples"),
-       "a size of the samples' dimension that divides the number of samples, such as 1"});
+  if (!mixing.empty()) {
+    return Rejected(
+        {"W0620", where, "samples that fill the last step, because samples depend on each other",
+         absl::StrCat(rest, " in the last step; ", mixing, " reads several samples"), size});
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto places, compiler::PlacesOfSamples(variant));
+  for (const auto& [output, place] : places) {
+    if (place != compiler::SamplePlace::kElsewhere) continue;
+    return Rejected(
+        {"W0620", where,
+         "samples that fill the last step, because an output has no row for each sample",
+         absl::StrCat(rest, " in the last step; output ", output,
+                      " holds the samples in another dimension than its first"),
+         absl::StrCat(size, "; or an output whose first dimension is that of the samples")});
+  }
+  return absl::OkStatus();
 }
 
 // Returns the weights of the whole job, of which the chosen outputs may need only some.
@@ -129,6 +183,7 @@ absl::StatusOr<std::vector<OutputFile>> FilesOf(const compiler::LogicalPlan& pla
   for (const compiler::ModelInput& input : inputs) {
     if (input.use.needed && !input.type.dims.empty()) samples = input.type.dims[0].name;
   }
+  WEIR_ASSIGN_OR_RETURN(const auto places, compiler::PlacesOfSamples(variant));
   std::vector<OutputFile> files;
   std::map<std::string, std::string> output_of;  // by path
   for (const auto& [name, value] : plan.module.model.fetched) {
@@ -137,8 +192,12 @@ absl::StatusOr<std::vector<OutputFile>> FilesOf(const compiler::LogicalPlan& pla
     file.name = name;
     file.dtype = type.dtype;
     const Shape shape = type.shape();
+    // A reshape may have given the dimension another name.
+    const auto place = places.find(name);
     file.counts_samples =
-        !shape.empty() && shape[0] == source.batch && type.dims[0].name == samples;
+        !shape.empty() && shape[0] == source.batch &&
+        (type.dims[0].name == samples ||
+         (place != places.end() && place->second == compiler::SamplePlace::kFirst));
     if (file.counts_samples) {
       file.shape = shape;
       file.shape[0] = source.samples;
@@ -160,7 +219,11 @@ absl::StatusOr<std::vector<OutputFile>> FilesOf(const compiler::LogicalPlan& pla
 absl::Status BeginFiles(const std::string& folder, std::vector<OutputFile>* files) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return store::CannotWrite(folder, "folder of outputs", error.value());
+  if (error) {
+    return Missing({"W0624", absl::StrCat("--outputs ", folder),
+                    "a folder, or a place where one can be made", error.message(),
+                    "another place, such as --outputs results/"});
+  }
   for (OutputFile& file : *files) {
     WEIR_ASSIGN_OR_RETURN(file.writer, store::NpyWriter::Create(file.path, file.dtype, file.shape));
   }
@@ -191,6 +254,7 @@ std::string TypeText(const OutputFile& file) {
 
 absl::StatusOr<std::shared_ptr<const compiler::LogicalPlan>> PrepareOutputs(
     const proto::Job& job, const WriteOutputsOptions& options, WrittenOutputs* facts) {
+  WEIR_RETURN_IF_ERROR(CheckNames(job, options.outputs));
   const proto::Job variant = OutputsJob(job, options.outputs);
   compiler::CompileOptions compile;
   compile.mode = compiler::PlanMode::kEvaluate;
@@ -217,6 +281,7 @@ absl::StatusOr<WrittenOutputs> WriteOutputs(const proto::Job& job,
   const std::unique_ptr<OutputRunner> local =
       options.runner == nullptr ? MakeLocalOutputs(options.threads) : nullptr;
   OutputRunner* const runner = options.runner == nullptr ? local.get() : options.runner;
+  WEIR_RETURN_IF_ERROR(CheckNames(job, options.outputs));
   const proto::Job variant = OutputsJob(job, options.outputs);
   OutputOrder order;
   order.job = &variant;

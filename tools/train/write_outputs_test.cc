@@ -239,11 +239,15 @@ TEST(WriteOutputsTest, AnyTensorOfMainCanBeNamedInsteadOfTheOutputs) {
   }
   EXPECT_EQ(Elements(options.folder + "/y.npy", "<f4", "(4, 8)"), Bytes(y));
   options.outputs = {"z"};
-  ExpectRefused(ModelJob(ArraysOf(4)), options, "W0407");
+  ExpectRefused(ModelJob(ArraysOf(4)), options, "W0407", "--output z");
+  options.outputs = {"positiv"};
+  ExpectRefused(ModelJob(ArraysOf(4)), options, "W0407", "--output positive");
+  options.outputs = {"nothing like it"};
+  ExpectRefused(ModelJob(ArraysOf(4)), options, "W0407", "Try: one of y, ");
   options.outputs = {"x"};
   ExpectRefused(ModelJob(ArraysOf(4)), options, "W0618", "an input of main");
   options.outputs = {"y", "y"};
-  ExpectRefused(ModelJob(ArraysOf(4)), options, "W0618", "each output once");
+  ExpectRefused(ModelJob(ArraysOf(4)), options, "W0618", "each tensor once");
 }
 
 TEST(WriteOutputsTest, AJobWithALossRunsItsHeldOutSamples) {
@@ -293,6 +297,34 @@ TEST(WriteOutputsTest, SamplesAreIndependentUnlessANodeReadsSeveral) {
                                       attr { name: "axis" value { i: 0 } } })";
   EXPECT_EQ(*compiler::NodeThatMixesSamples(ModelJob(ArraysOf(4), "\"sums\"", kAlong)),
             "function main, node sums");
+}
+
+TEST(WriteOutputsTest, RowsThatTheLastStepLacksAreInNoResult) {
+  // Samples in another dimension than the first, alone or joined with another.
+  constexpr char kTurned[] = R"(node { name: "turned" op: "transpose" input: "y"
+                                       attr { name: "perm" value { ints { values: [1, 0] } } } })";
+  ExpectRefused(ModelJob(ArraysOf(10), "\"turned\"", kTurned), Into("turned"), "W0620",
+                "output turned holds the samples in another dimension than its first");
+  EXPECT_TRUE(WriteOutputs(ModelJob(ArraysOf(8), "\"turned\"", kTurned), Into("turned")).ok());
+  constexpr char kFlat[] = R"(node { name: "flat" op: "reshape" input: "y"
+                                     attr { name: "to" value { s: "samples*wide" } } })";
+  ExpectRefused(ModelJob(ArraysOf(10), "\"flat\"", kFlat), Into("flat"), "W0620", "output flat");
+  // Products of samples with samples: each row reads all samples, and keeps its place.
+  constexpr char kPairs[] = R"(node { name: "turned" op: "transpose" input: "y"
+                                      attr { name: "perm" value { ints { values: [1, 0] } } } }
+                               node { name: "pairs" op: "matmul" input: "y" input: "turned" }
+                               node { name: "sums" op: "reduce_sum" input: "pairs"
+                                      attr { name: "axes" value { ints { values: 1 } } } })";
+  for (const char* output : {"\"pairs\"", "\"sums\""}) {
+    ExpectRefused(ModelJob(ArraysOf(10), output, kPairs), Into("pairs"), "W0620",
+                  "node pairs reads several samples");
+  }
+  // The dimension of the samples under another name.
+  constexpr char kNamed[] = R"(node { name: "named" op: "reshape" input: "y"
+                                      attr { name: "to" value { s: "others=4, wide" } } })";
+  const auto named = WriteOutputs(ModelJob(ArraysOf(10), "\"named\"", kNamed), Into("named"));
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->files[0].type, "f32[10, 8]");
 }
 
 TEST(WriteOutputsTest, FilesOfAnEarlierRunStayUntilAllNewOnesAreThere) {
