@@ -24,6 +24,7 @@
 #include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/mesh_change.h"
 #include "tools/fleet/rank_spread.h"
 #include "tools/fleet/worker.h"
 #include "tools/hosts/agent.h"
@@ -161,7 +162,11 @@ using ShrinkJob = std::function<absl::StatusOr<std::string>(const fleet::Fleet::
 std::string WhoReplaces(const fleet::Fleet::Replacement& replacement, const ShrinkJob& shrink,
                         Failures* failures, OngoingRun* run) {
   const bool is_refused = !failures->refusal.empty();
-  if (!is_refused && !failures->smaller.has_value() && replacement.status.ok())
+  const fleet::MeshAfterLoss mesh =
+      fleet::ChooseMesh({.may_start_anew = !is_refused,
+                         .have_places = replacement.status.ok(),
+                         .is_changing = failures->smaller.has_value()});
+  if (mesh == fleet::MeshAfterLoss::kStays)
     return absl::StrCat(replacement.text, ", and the others live on");
   const absl::StatusOr<std::string> smaller = shrink(replacement);
   if (smaller.ok() && !smaller->empty()) {
@@ -283,6 +288,7 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
     if (!is_noted) earlier_reports.push_back(failures->last.text);
   }
   failures->is_recovering = false;
+  failures->smaller.reset();  // all processes start on the smaller mesh
   Tell(absl::StrCat("WARNING: restart ", failures->restarts, " after step ", standing.steps_done,
                     ": the job goes on from ", from),
        run);
@@ -314,10 +320,8 @@ absl::StatusOr<std::string> MakeSmaller(const TrainArguments& arguments, const p
          run);
     return "";
   }
-  int64_t devices = 1;
-  for (const proto::MeshAxisSpec& axis : written.mesh().axis()) devices *= axis.size();
-  processes->processes = static_cast<int>(
-      std::max<int64_t>(1, run->fleet->num_workers() * smaller->devices / devices));
+  processes->processes = fleet::NumProcessesFor(smaller->devices, run->fleet->num_workers(),
+                                                run->fleet->num_ranks_at_start());
   processes->lost = fleet::FleetOptions::Lost::kLeftOut;
   read->job = std::move(smaller->job);
   fleet::TellHosts(*processes, &read->job);

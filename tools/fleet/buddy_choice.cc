@@ -33,4 +33,26 @@ IdVector<WorkerId, std::optional<WorkerId>> ChooseBuddies(
   return buddies;
 }
 
+IdVector<WorkerId, std::optional<WorkerId>> ChooseBuddiesOf(
+    const std::vector<WorkerId>& workers, const IdVector<WorkerId, std::string>& host_of) {
+  IdVector<WorkerId, std::string> host_of_job;  // host_of_job[i]: of the i-th worker of the job
+  for (const WorkerId worker : workers) host_of_job.push_back(host_of[worker]);
+  const IdVector<WorkerId, std::optional<WorkerId>> chosen = ChooseBuddies(host_of_job);
+  IdVector<WorkerId, std::optional<WorkerId>> buddy_of(host_of.size());
+  for (const WorkerId i : chosen.ids()) {
+    if (!chosen[i].has_value()) continue;
+    buddy_of[workers[static_cast<size_t>(i.value())]] =
+        workers[static_cast<size_t>(chosen[i]->value())];
+  }
+  return buddy_of;
+}
+
+BuddyNeed ChooseNeed(const std::vector<WorkerId>& workers,
+                     const IdVector<WorkerId, std::vector<GuardedShard>>& lone) {
+  if (workers.size() < 2) return BuddyNeed::kOneProcess;
+  const bool all_have_replicas = std::all_of(
+      lone.begin(), lone.end(), [](const std::vector<GuardedShard>& of) { return of.empty(); });
+  return all_have_replicas ? BuddyNeed::kAllReplicas : BuddyNeed::kCopies;
+}
+
 }  // namespace weir::fleet

@@ -3,11 +3,14 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
+#include "tools/fleet/guarded_states.h"
 
 namespace weir::fleet {
 
@@ -20,5 +23,20 @@ namespace weir::fleet {
 //     of all workers are on one host. Then the workers of the other hosts share them evenly.
 IdVector<WorkerId, std::optional<WorkerId>> ChooseBuddies(
     const IdVector<WorkerId, std::string>& host_of);
+
+// Returns what ChooseBuddies returns for those workers that the job still has; the others neither
+// have a buddy nor are one.
+IdVector<WorkerId, std::optional<WorkerId>> ChooseBuddiesOf(
+    const std::vector<WorkerId>& workers, const IdVector<WorkerId, std::string>& host_of);
+
+// Why a job makes copies for buddies, or makes none.
+enum class BuddyNeed : uint8_t {
+  kCopies,       // some states end with one host, or, on one host, with one process
+  kOneProcess,   // there is no buddy
+  kAllReplicas,  // every state has a replica elsewhere
+};
+// `lone[worker]` are the shards that end with the worker or its host (LoneShards).
+BuddyNeed ChooseNeed(const std::vector<WorkerId>& workers,
+                     const IdVector<WorkerId, std::vector<GuardedShard>>& lone);
 
 }  // namespace weir::fleet

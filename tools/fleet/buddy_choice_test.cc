@@ -70,5 +70,22 @@ TEST(BuddyChoiceTest, TheLoadIsEvenWhereverTheWorkersAre) {
   }
 }
 
+TEST(BuddyChoiceTest, WorkersThatLeftTheJobAreNobodysBuddies) {
+  const std::vector<WorkerId> workers = {WorkerId(0), WorkerId(2), WorkerId(3)};
+  const auto buddy_of = ChooseBuddiesOf(workers, Hosts{"a", "a", "b", "b"});
+  EXPECT_EQ(buddy_of[WorkerId(0)], WorkerId(2));
+  EXPECT_FALSE(buddy_of[WorkerId(1)].has_value());
+  EXPECT_EQ(buddy_of[WorkerId(2)], WorkerId(0));
+  EXPECT_EQ(buddy_of[WorkerId(3)], WorkerId(0));
+}
+
+TEST(BuddyChoiceTest, CopiesNeedAnotherProcessAndAStateThatEndsWithOne) {
+  IdVector<WorkerId, std::vector<GuardedShard>> lone(2);
+  EXPECT_EQ(ChooseNeed({WorkerId(0)}, lone), BuddyNeed::kOneProcess);
+  EXPECT_EQ(ChooseNeed({WorkerId(0), WorkerId(1)}, lone), BuddyNeed::kAllReplicas);
+  lone[WorkerId(1)].push_back({RankId(1), "w", 4});
+  EXPECT_EQ(ChooseNeed({WorkerId(0), WorkerId(1)}, lone), BuddyNeed::kCopies);
+}
+
 }  // namespace
 }  // namespace weir::fleet

@@ -31,21 +31,6 @@ IdVector<WorkerId, std::string> HostsOf(const Fleet& fleet) {
   return host_of;
 }
 
-// Chooses among the workers of the job.
-IdVector<WorkerId, std::optional<WorkerId>> BuddiesOf(const Fleet& fleet) {
-  const std::vector<WorkerId>& workers = fleet.workers();
-  IdVector<WorkerId, std::string> host_of;  // host_of[i]: of the i-th of them
-  for (const WorkerId worker : workers) host_of.push_back(fleet.HostOf(worker));
-  const auto chosen = ChooseBuddies(host_of);
-  IdVector<WorkerId, std::optional<WorkerId>> buddy_of(fleet.ranks_of().size());
-  for (const WorkerId i : chosen.ids()) {
-    if (chosen[i].has_value())
-      buddy_of[workers[static_cast<size_t>(i.value())]] =
-          workers[static_cast<size_t>(chosen[i]->value())];
-  }
-  return buddy_of;
-}
-
 }  // namespace
 
 void BuddyCopies::Open(Fleet* fleet, int64_t every, const UpdateRate& updates,
@@ -53,21 +38,24 @@ void BuddyCopies::Open(Fleet* fleet, int64_t every, const UpdateRate& updates,
                        console::Console* console) {
   fleet_ = fleet;
   console_ = console;
-  updates_ = updates;
   if (every == 0) return;
   lone_ = LoneOf(shards_of);
   every_ = 0;
-  if (fleet->workers().size() < 2) {
-    console->Say("buddy copies need a second process, and this job has one: none are made");
-  } else if (std::all_of(lone_.begin(), lone_.end(),
-                         [](const std::vector<GuardedShard>& lone) { return lone.empty(); })) {
-    console->Say(absl::StrCat(
-        "every state has a replica ",
-        fleet->HostOf(fleet->workers().front()).empty() ? "in another process" : "on another host",
-        ": no buddy copies are needed"));
-  } else {
-    every_ = every;
+  switch (ChooseNeed(fleet->workers(), lone_)) {
+    case BuddyNeed::kOneProcess:
+      console->Say("buddy copies need a second process, and this job has one: none are made");
+      return;
+    case BuddyNeed::kAllReplicas:
+      console->Say(absl::StrCat("every state has a replica ",
+                                fleet->HostOf(fleet->workers().front()).empty()
+                                    ? "in another process"
+                                    : "on another host",
+                                ": no buddy copies are needed"));
+      return;
+    case BuddyNeed::kCopies: break;
   }
+  every_ = every;
+  pace_ = BuddyPace(every, updates);
 }
 
 LoneShardsOf BuddyCopies::LoneOf(const IdVector<RankId, std::vector<HeldState>>& shards_of) const {
@@ -77,10 +65,9 @@ LoneShardsOf BuddyCopies::LoneOf(const IdVector<RankId, std::vector<HeldState>>&
 absl::Status BuddyCopies::Join(const IdVector<RankId, std::vector<HeldState>>& shards_of) {
   if (!is_on()) return absl::OkStatus();
   lone_ = LoneOf(shards_of);
-  begun_.reset();
   is_ordered_ = false;
-  next_ = 0;
-  buddy_of_ = BuddiesOf(*fleet_);
+  pace_.Begin();
+  buddy_of_ = ChooseBuddiesOf(fleet_->workers(), HostsOf(*fleet_));
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   size_t num_ranks = 0;
   for (const WorkerId worker : fleet_->workers()) num_ranks += fleet_->ranks_of(worker).size();
@@ -106,34 +93,26 @@ absl::Status BuddyCopies::Join(const IdVector<RankId, std::vector<HeldState>>& s
   return absl::OkStatus();
 }
 
-bool BuddyCopies::IsDue(int64_t steps_done) const {
-  return !begun_.has_value() && steps_done >= next_ && updates_.IsBetweenUpdates(steps_done);
-}
-
-int64_t BuddyCopies::StepsToNext(int64_t steps_done) const {
-  return updates_.RoundUp(std::max(next_, steps_done + 1)) - steps_done;
-}
-
 void BuddyCopies::NoteBegun(int64_t step) {
-  begun_ = step;
+  pace_.NoteBegun(step);
   is_ordered_ = true;
-  next_ = (step / every_ + 1) * every_;
 }
 
 void BuddyCopies::NoteRun(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
-  if (!begun_.has_value()) return;
+  if (!pace_.is_under_way()) return;
   if (std::exchange(is_ordered_, false)) NoteCopied(answers);
   int64_t took_ns = 0, bytes = 0;
+  std::vector<int64_t> arrived;
   for (const WorkerId worker : fleet_->workers()) {
     const proto::WorkerAnswer& answer = answers[worker];
     if (!answer.buddy_fault().empty()) GiveUp(worker, answer.buddy_fault());
     if (!is_on()) return;
     if (!HasLone(worker)) continue;
-    if (answer.sent_step() != *begun_) return;
+    arrived.push_back(answer.sent_step());
     took_ns = std::max(took_ns, answer.sent_ns());
     bytes += answer.sent_bytes();
   }
-  begun_.reset();
+  if (!pace_.NoteArrived(arrived)) return;
   costs_.seconds = static_cast<double>(took_ns) / kNsPerSecond;
   costs_.bytes = costs_.bytes.value_or(0) + bytes;
   if (std::exchange(has_said_, true)) return;

@@ -19,6 +19,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/update_rate.h"
 #include "tools/console/console.h"
+#include "tools/fleet/buddy_pace.h"
 #include "tools/fleet/fleet.h"
 #include "tools/fleet/recovery_plan.h"
 #include "tools/train/job_runner.h"
@@ -40,11 +41,11 @@ class BuddyCopies {
   // Returns the shards of which buddies have copies since the last Join; empty: none ever.
   const LoneShardsOf& lone() const { return lone_; }
   // Returns whether copies are to be made when `steps_done` steps are done.
-  bool IsDue(int64_t steps_done) const;
+  bool IsDue(int64_t steps_done) const { return pace_.IsDue(steps_done); }
   // Returns the number of steps, from 1 on, after which IsDue may hold.
-  int64_t StepsToNext(int64_t steps_done) const;
+  int64_t StepsToNext(int64_t steps_done) const { return pace_.StepsToNext(steps_done); }
   // Returns whether copies are on their way.
-  bool is_under_way() const { return begun_.has_value(); }
+  bool is_under_way() const { return pace_.is_under_way(); }
   // The copies of `step` steps done are ordered with a run.
   void NoteBegun(int64_t step);
   // Takes the answers to a run.
@@ -65,11 +66,9 @@ class BuddyCopies {
   Fleet* fleet_ = nullptr;
   console::Console* console_ = nullptr;
   int64_t every_ = 0;
-  UpdateRate updates_;
   LoneShardsOf lone_;
   IdVector<WorkerId, std::optional<WorkerId>> buddy_of_;
-  std::optional<int64_t> begun_;               // the step of the copies under way
-  int64_t next_ = 0;                           // steps done at which the next copies are due
+  BuddyPace pace_;
   bool is_ordered_ = false;                    // the answers to the run with the order are to come
   IdVector<WorkerId, int64_t> guarded_bytes_;  // the memory of each worker for others
   // Of the first copies, until the console has them.

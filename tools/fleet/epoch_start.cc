@@ -4,6 +4,16 @@
 
 namespace weir::fleet {
 
+WorkerStanding StandingOn(uint32_t mesh, const MeshesOfStates& of, const WorkerStanding& standing) {
+  WorkerStanding counts;
+  if (of.ranks == mesh) counts.resting_step = standing.resting_step;
+  if (of.copies != mesh) return counts;
+  counts.kept_step = standing.kept_step;
+  counts.older_kept_step = standing.older_kept_step;
+  counts.guarded = standing.guarded;
+  return counts;
+}
+
 EpochStart ChooseStart(const RecoveryPlan& plan, int64_t file_step) {
   const bool has_states = plan.step >= 0 && plan.step >= file_step;
   return {has_states ? plan.step : file_step, has_states};

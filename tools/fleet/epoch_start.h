@@ -11,6 +11,14 @@
 
 namespace weir::fleet {
 
+// The meshes (OpenCommand.layout) of which a worker has states; 0: of none yet.
+struct MeshesOfStates {
+  uint32_t ranks = 0;   // the mesh of its ranks
+  uint32_t copies = 0;  // that of its copies, also of those for others
+};
+// Returns what of a worker's standing counts on a mesh: ranks of another mesh hold other shards.
+WorkerStanding StandingOn(uint32_t mesh, const MeshesOfStates& of, const WorkerStanding& standing);
+
 // Where the states of the new epoch come from.
 struct EpochStart {
   int64_t step = 0;         // steps done

@@ -118,6 +118,8 @@ class Fleet {
   std::set<HostId> LostHosts() const;
   // Returns how many ranks had room on other hosts. Call after Finish.
   int num_ranks_left() const;
+  // Returns how many ranks the workers had together at the start of the job.
+  int num_ranks_at_start() const;
   // Returns whether no host takes the place of a lost one. Call after Finish.
   bool LacksHosts() const { return on_hosts_ != nullptr && !PlacesFromNowOn().ok(); }
   // Returns the path at which a worker finds the input file `path`.
@@ -220,11 +222,13 @@ class Fleet {
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
   // done.
   void LetWatcherDo(std::function<void()> act) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The watching thread calls these six.
+  // The watching thread calls these seven.
   absl::Status StartAnew(const std::vector<WorkerId>& lost, Replace replace)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Leave(const std::vector<WorkerId>& gone) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status StartOneAnew(WorkerId worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status TakePlaces(const std::vector<WorkerId>& starting) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status StartOneAnew(WorkerId worker, const std::vector<WorkerId>& starting)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<WorkerId> WorkersToStart() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<IdVector<WorkerId, HostId>> PlacesFromNowOn() const ABSL_LOCKS_EXCLUDED(mutex_);
   Replacement Foresee() const ABSL_LOCKS_EXCLUDED(mutex_);

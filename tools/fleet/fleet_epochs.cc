@@ -2,6 +2,7 @@
 // processes were lost.
 #include <algorithm>
 #include <future>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "tools/fleet/fleet.h"
 #include "tools/fleet/losses.h"
+#include "tools/fleet/mesh_change.h"
 #include "tools/launch/placement.h"
 #include "tools/launch/process_state.h"
 
@@ -170,7 +172,7 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost, Replace replace
   const absl::Status reason = absl::UnavailableError(
       absl::StrCat("the process of ", absl::StrJoin(names, " and "),
                    starts ? " was lost, and starts anew" : " was lost, and the mesh changes"));
-  if (on_hosts_ != nullptr && starts) WEIR_RETURN_IF_ERROR(PlacesFromNowOn().status());
+  if (on_hosts_ != nullptr && starts) WEIR_RETURN_IF_ERROR(TakePlaces(lost));
   const uint32_t epoch = epoch_.load() + 1;
   {
     // What the coordinator loses from here on is of the new epoch. What it lost before, and nobody
@@ -183,7 +185,7 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost, Replace replace
   if (!starts) Leave(lost);
   for (const WorkerId worker : starts ? lost : std::vector<WorkerId>()) {
     // Whether a process can start follows from no other process.
-    const absl::Status started = StartOneAnew(worker);
+    const absl::Status started = StartOneAnew(worker, lost);
     if (!started.ok()) return WithCode(absl::StatusCode::kFailedPrecondition, started);
     WEIR_RETURN_IF_ERROR(TellWorker(worker));
   }
@@ -213,19 +215,16 @@ void Fleet::Leave(const std::vector<WorkerId>& gone) {
 }
 
 absl::Status Fleet::Spread(int num_ranks) {
-  IdVector<WorkerId, std::vector<RankId>> ranks_of(ranks_of_.size());
-  int next = 0;
-  for (const WorkerId worker : workers()) {
-    while (next < num_ranks && ranks_of[worker].size() < room_of_[worker])
-      ranks_of[worker].push_back(RankId(next++));
-  }
-  if (next < num_ranks) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the processes have room for ", next, " ranks, and not for ", num_ranks));
+  std::optional<IdVector<WorkerId, std::vector<RankId>>> ranks_of =
+      SpreadOver(workers(), room_of_, num_ranks);
+  if (!ranks_of.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat("the processes have room for ",
+                                                      NumRanksLeft(workers(), {}, room_of_),
+                                                      " ranks, and not for ", num_ranks));
   }
   LetWatcherDo([&] {
     MutexLock lock(&mutex_);
-    ranks_of_ = std::move(ranks_of);
+    ranks_of_ = *std::move(ranks_of);
   });
   return absl::OkStatus();
 }

@@ -16,8 +16,9 @@
 #include "tools/fleet/fleet.h"
 #include "tools/fleet/heartbeat.h"
 #include "tools/fleet/host_memory.h"
+#include "tools/fleet/host_places.h"
 #include "tools/fleet/input_files.h"
-#include "tools/fleet/rank_spread.h"
+#include "tools/fleet/mesh_change.h"
 #include "tools/hosts/host_ways.h"
 #include "tools/launch/placement.h"
 
@@ -195,35 +196,38 @@ std::set<HostId> Fleet::LostHosts() const {
   return lost;
 }
 
+int Fleet::num_ranks_at_start() const {
+  size_t count = 0;
+  for (const size_t room : room_of_) count += room;
+  return static_cast<int>(count);
+}
+
 int Fleet::num_ranks_left() const {
   const std::set<HostId> lost = LostHosts();
-  size_t count = 0;
+  std::vector<WorkerId> on_lost_hosts;
   for (const WorkerId worker : workers()) {
-    if (options_.hosts.empty() || lost.count(HostIdOf(worker)) == 0) count += room_of_[worker];
+    if (!options_.hosts.empty() && lost.count(HostIdOf(worker)) > 0)
+      on_lost_hosts.push_back(worker);
   }
-  return static_cast<int>(count);
+  return NumRanksLeft(workers(), on_lost_hosts, room_of_);
 }
 
 // Returns where the workers are from now on. kFailedPrecondition: a host is lost, and no other
 // takes its place.
 absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesFromNowOn() const {
-  IdVector<WorkerId, HostId> all, host_of;  // host_of[i]: of the i-th worker of the job
+  IdVector<WorkerId, HostId> host_of;
   {
     MutexLock lock(&mutex_);
-    all = host_of_;
+    host_of = host_of_;
   }
-  for (const WorkerId worker : workers()) host_of.push_back(all[worker]);
   const std::set<HostId> lost = LostHosts();
-  const std::optional<IdVector<WorkerId, HostId>> places =
-      ReplaceHosts(options_.listed_hosts, lost, host_of);
-  if (places.has_value()) {
-    for (const WorkerId i : places->ids())
-      all[workers_[static_cast<size_t>(i.value())]] = (*places)[i];
-    return all;
-  }
+  std::optional<IdVector<WorkerId, HostId>> places =
+      ReplaceHostsOf(workers(), options_.listed_hosts, lost, host_of);
+  if (places.has_value()) return *std::move(places);
   std::set<std::string> names;
-  for (const HostId host : host_of) {
-    if (lost.count(host) > 0) names.insert(absl::StrCat("'", options_.hosts[host].host, "'"));
+  for (const WorkerId worker : workers()) {
+    if (lost.count(host_of[worker]) > 0)
+      names.insert(absl::StrCat("'", options_.hosts[host_of[worker]].host, "'"));
   }
   return ErrorOf(
       absl::StatusCode::kFailedPrecondition,
@@ -251,12 +255,10 @@ Fleet::Replacement Fleet::Foresee() const {
   Replacement replacement;
   std::vector<std::string> names_of_lost;
   for (const WorkerId worker : workers()) {
-    if (std::count(lost.begin(), lost.end(), worker) > 0) {
+    if (std::count(lost.begin(), lost.end(), worker) > 0)
       names_of_lost.push_back(launch::RankLabel(ranks_of_[worker]));
-    } else {
-      replacement.ranks_left += static_cast<int>(room_of_[worker]);
-    }
   }
+  replacement.ranks_left = NumRanksLeft(workers(), lost, room_of_);
   replacement.lost = processes(names_of_lost);
   replacement.num_lost = static_cast<int>(names_of_lost.size());
   replacement.lost_hosts = LostHosts();
@@ -289,23 +291,27 @@ Fleet::Replacement Fleet::Foresee() const {
   return replacement;
 }
 
-// Starts the process of a worker anew, on another host if its own is lost. The watching thread
-// calls this.
-absl::Status Fleet::StartOneAnew(WorkerId worker) {
+// Takes places for these workers where their hosts are lost, for all at once: a host without slots
+// has no room beside the processes that have come before.
+absl::Status Fleet::TakePlaces(const std::vector<WorkerId>& starting) {
+  WEIR_ASSIGN_OR_RETURN(const auto places, PlacesFromNowOn());
+  MutexLock lock(&mutex_);
+  for (const WorkerId worker : starting) host_of_[worker] = places[worker];
+  return absl::OkStatus();
+}
+
+// Starts the process of a worker anew in its place. If its host is lost, too, all that are
+// `starting` take other places. The watching thread calls this.
+absl::Status Fleet::StartOneAnew(WorkerId worker, const std::vector<WorkerId>& starting) {
   if (on_hosts_ == nullptr) return supervisor_->StartAgain(worker);
   while (true) {
-    WEIR_ASSIGN_OR_RETURN(const auto places, PlacesFromNowOn());
-    const HostId host = places[worker];
+    const HostId host = HostIdOf(worker);
     const absl::Status started = on_hosts_->StartAgainOn(worker, host);
-    if (started.ok()) {
-      MutexLock lock(&mutex_);
-      host_of_[worker] = host;
-      return started;
-    }
     // A host that gives no answer is lost now, and another one may take its place.
-    if (on_hosts_->LostText(host).empty()) return started;
+    if (started.ok() || on_hosts_->LostText(host).empty()) return started;
     options_.console->Say(absl::StrCat("WARNING: host '", options_.hosts[host].host,
                                        "' counts as lost: ", started.message()));
+    WEIR_RETURN_IF_ERROR(TakePlaces(starting));
   }
 }
 

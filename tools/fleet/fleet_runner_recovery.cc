@@ -128,14 +128,14 @@ absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory(
   standings_ = IdVector<WorkerId, WorkerStanding>(answers.size());
   for (const WorkerId worker : fleet_->workers()) {
     const proto::WorkerAnswer& answer = answers[worker];
-    WorkerStanding& standing = standings_[worker];
-    // States of another mesh have other shards than the starter knows.
-    if (answer.ranks_layout() == layout_) standing.resting_step = answer.resting_step();
-    if (answer.copies_layout() != layout_) continue;
-    standing.kept_step = answer.kept_step();
-    standing.older_kept_step = answer.older_kept_step();
+    WorkerStanding standing = {.kept_step = answer.kept_step(),
+                               .resting_step = answer.resting_step(),
+                               .older_kept_step = answer.older_kept_step(),
+                               .guarded = {}};
     for (const proto::WholeCopyFact& copy : answer.whole_copy())
       standing.guarded.push_back({WorkerId(copy.charge()), copy.step()});
+    standings_[worker] = StandingOn(
+        layout_, {.ranks = answer.ranks_layout(), .copies = answer.copies_layout()}, standing);
   }
   *reported = MetricsOf(answers);
   reported->erase(reported->begin(), reported->lower_bound(steps_done_));

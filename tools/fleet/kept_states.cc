@@ -75,23 +75,4 @@ absl::StatusOr<std::vector<absl::string_view>> KeptStates::Pieces(
   return pieces;
 }
 
-absl::Status KeptSteps::Take(const actors::Session& session, int copies_max) {
-  if (copies_max > 1 && copies_[last_].step() >= 0) last_ = 1 - last_;
-  return copies_[last_].Take(session);
-}
-
-const KeptStates* KeptSteps::Of(int64_t step) const {
-  for (const KeptStates& copy : copies_) {
-    if (copy.step() == step && step >= 0) return &copy;
-  }
-  return nullptr;
-}
-
-void KeptSteps::ForgetAllBut(int64_t step) {
-  for (KeptStates& copy : copies_) {
-    if (copy.step() != step) copy.Forget();
-  }
-  if (copies_[last_].step() < 0) last_ = 1 - last_;
-}
-
 }  // namespace weir::fleet

@@ -7,12 +7,10 @@
 // a process that starts anew needs those of its replicas. The copy keeps its memory from step to
 // step.
 //
-// KeptSteps has the copies of the last steps: one, or two where copies also travel to a buddy
-// (buddy_choice.h), because the copy before is needed until the buddy has the new one.
+// KeptSteps has the copies of the last steps (step_copies.h).
 // Thread rule: one thread at a time; between two calls of Take any thread reads.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,6 +23,7 @@
 #include "actors/session/session.h"
 #include "runtime/base/ids.h"
 #include "tools/fleet/guarded_states.h"
+#include "tools/fleet/step_copies.h"
 
 namespace weir::fleet {
 
@@ -63,26 +62,10 @@ class KeptStates {
   std::unique_ptr<char[]> memory_;
 };
 
-class KeptSteps {
+class KeptSteps : public StepCopies<KeptStates> {
  public:
-  // Copies as KeptStates::Take. The copy takes the place of the older one of `copies_max`, which is
-  // 1 or 2.
-  absl::Status Take(const actors::Session& session, int copies_max);
-  // Returns the copy of a step; null if there is none.
-  const KeptStates* Of(int64_t step) const;
-  // Returns the step of the last copy, and of the copy before; -1: there is none.
-  int64_t last_step() const { return copies_[last_].step(); }
-  int64_t older_step() const { return copies_[1 - last_].step(); }
-  // Returns the last copy. Precondition: last_step() >= 0.
-  const KeptStates& last() const { return copies_[last_]; }
-  // Forgets the copies of all other steps.
-  void ForgetAllBut(int64_t step);
   // Returns the bytes of the copies.
   int64_t bytes() const { return copies_[0].bytes() + copies_[1].bytes(); }
-
- private:
-  std::array<KeptStates, 2> copies_;
-  size_t last_ = 0;  // the copy that was made last
 };
 
 // Returns whether a state of that class is kept.

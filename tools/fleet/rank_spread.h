@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -26,13 +24,6 @@ struct RankSpread {
 // process, but in the place of lost hosts (FleetOptions). Errors: those of launch::PlaceRanks and
 // hosts::PlaceOnHosts.
 absl::StatusOr<RankSpread> SpreadRanks(const FleetOptions& options, int num_ranks);
-
-// Returns `host_of` with the workers of lost hosts on others: those of one host together on a host
-// without workers, or else where slots are free. A host that is listed without slots has room for
-// as many workers as the fullest host has, and none beside its own. nullopt: there is no room.
-std::optional<IdVector<WorkerId, HostId>> ReplaceHosts(const hosts::HostList& listed,
-                                                       const std::set<HostId>& lost,
-                                                       const IdVector<WorkerId, HostId>& host_of);
 
 // Returns the number of ranks on each host that has ranks, by host. Neighbours of one machine, such
 // as tasks that a scheduler has started there, count as one host. `agents`: of the hosts; empty:

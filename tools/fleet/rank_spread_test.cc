@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tools/fleet/host_places.h"
 
 namespace weir::fleet {
 namespace {

@@ -37,13 +37,14 @@ absl::Status WorkerStates::Leave(const proto::OpenCommand& command, const actors
     copies_layout_ = command.states_layout();
   }
   const uint32_t old_layout = std::exchange(ranks_layout_, command.layout());
-  const bool has_ranks = session != nullptr && old_layout == command.states_layout();
-  const WorkerStanding standing = {.kept_step = kept_.last_step(),
-                                   .resting_step = has_ranks ? resting_step : -1,
-                                   .older_kept_step = kept_.older_step(),
-                                   .guarded = {}};
+  const WorkerStanding standing =
+      StandingOn(command.states_layout(), {.ranks = old_layout, .copies = copies_layout_},
+                 {.kept_step = kept_.last_step(),
+                  .resting_step = session == nullptr ? -1 : resting_step,
+                  .older_kept_step = kept_.older_step(),
+                  .guarded = {}});
   WEIR_ASSIGN_OR_RETURN(const Leaving leaving, ChooseLeaving(standing, command.goes_on(), step));
-  if (leaving == Leaving::kCopiesRanks) WEIR_RETURN_IF_ERROR(kept_.Take(*session, 1));
+  if (leaving == Leaving::kCopiesRanks) WEIR_RETURN_IF_ERROR(kept_.Next(1)->Take(*session));
   kept_.ForgetAllBut(leaving == Leaving::kForgetsCopy ? -1 : step);
   guarded_.ForgetAllBut(step);
   taken_.Clear();
@@ -92,7 +93,7 @@ absl::Status WorkerStates::Keep(const proto::RunCommand& command, const actors::
                                 proto::WorkerAnswer* answer) {
   const int64_t before_ns = clock_.NowNs();
   LeaveOldMesh();
-  const absl::Status kept = kept_.Take(session, command.sends_copy() ? 2 : 1);
+  const absl::Status kept = kept_.Next(command.sends_copy() ? 2 : 1)->Take(session);
   if (!kept.ok() && !absl::IsResourceExhausted(kept)) return kept;
   if (kept.ok()) answer->set_keep_ns(clock_.NowNs() - before_ns);
   answer->set_kept_bytes(kept_.bytes());
