@@ -21,6 +21,15 @@ RECOVERY_PLAN = "tools/fleet/recovery_plan.cc"
 EPOCH_START = "tools/fleet/epoch_start.cc"
 LOSSES = "tools/fleet/losses.cc"
 STATE_PARTS = "tools/fleet/state_parts.h"
+STATE_PARTS_SOURCE = "tools/fleet/state_parts.cc"
+STEP_COPIES = "tools/fleet/step_copies.h"
+GUARDED_STATES = "tools/fleet/guarded_states.cc"
+GUARDED_STATES_HEADER = "tools/fleet/guarded_states.h"
+BUDDY_CHOICE = "tools/fleet/buddy_choice.cc"
+BUDDY_PACE = "tools/fleet/buddy_pace.cc"
+HOST_PLACES = "tools/fleet/host_places.cc"
+MESH_CHANGE = "tools/fleet/mesh_change.cc"
+FEWER_REPLICAS = "tools/job/fewer_replicas.cc"
 RESTART_POLICY = "tools/launch/restart_policy.cc"
 BATCH_POSITION = "runtime/store/batch_position.h"
 CHECKPOINT_FOLDER = "runtime/store/checkpoint_folder.cc"
@@ -297,5 +306,47 @@ _RECOVERY_MUTANTS = [
                   std::sort(committed.begin(), committed.end());""")),
 ]
 
+# These mutants decide wrongly about copies at buddies, the places of hosts that are lost, or a smaller mesh.
+_LOST_HOST_MUTANTS = [
+    _recovery("buddy-on-the-own-host", "The buddy of a worker is its neighbour, on the same host or not.",
+              Expression(BUDDY_CHOICE, "others == 0 ? 1 : most", "size_t{1}")),
+    _recovery("replica-on-the-own-host", "A state whose replicas are all on one host gets no copy at a buddy.",
+              Expression(RECOVERY_PLAN, "are_on_one_host ? holders.first_of.size() > 1 : holders.hosts.size() > 1",
+                         "holders.first_of.size() > 1")),
+    _recovery("half-a-copy-counts", "A copy at a buddy counts before its last byte has come.",
+              Expression(GUARDED_STATES_HEADER, "copy.step >= 0 && copy.filled == bytes", "copy.step >= 0")),
+    _recovery("whole-copy-overwritten", "A new copy at a buddy takes the place of the last whole one.",
+              Statement(GUARDED_STATES, "kept.receiving = last == &kept.copies[0] ? 1 : 0;", "kept.receiving = 0;")),
+    _recovery("older-copy-not-kept", "A worker drops its last copy before its buddy has the new one.",
+              Expression(STEP_COPIES, "copies_max > 1 && copies_[last_].step() >= 0", "false")),
+    _recovery("copies-overtake-each-other", "New copies begin while others are on their way.",
+              Expression(BUDDY_PACE, "!begun_.has_value()", "true")),
+    _recovery("earlier-copy-has-arrived", "Copies count as arrived because earlier ones have.",
+              Expression(BUDDY_PACE, "step == *begun_", "step >= 0")),
+    _recovery("buddy-copy-of-another-step", "A copy at a buddy counts, whatever its step is.",
+              Expression(RECOVERY_PLAN, "copy.charge != of.worker || copy.step != step", "copy.charge != of.worker")),
+    _recovery("copies-of-the-old-mesh", "Copies from before a change of the mesh count as those of the new one.",
+              Expression(EPOCH_START, "of.copies != mesh", "false")),
+    _recovery("room-for-everybody", "A host in reserve takes the place of every host that is lost.",
+              Statement(HOST_PLACES, "counts[to] += taken;", "")),
+    _recovery("lost-host-has-room", "The workers of a lost host start on another lost one.",
+              Statement(HOST_PLACES, "if (lost.count(host) > 0) return 0;", "")),
+    _recovery("change-of-the-mesh-forgotten", "A loss in a change of the mesh brings back the old mesh.",
+              Expression(MESH_CHANGE, "!loss.is_changing", "true")),
+    _recovery("more-ranks-than-room", "The first survivor gets all ranks of the smaller mesh.",
+              Expression(MESH_CHANGE, "ranks_of[worker].size() < room_of[worker]", "true")),
+    _recovery("replicas-that-do-not-divide", "The batch of two replicas of three is not the batch of three.",
+              Expression(FEWER_REPLICAS, "replicas % fewer != 0", "false")),
+    _recovery("batch-of-fewer-replicas", "Fewer replicas have as many micro-batches as before.",
+              Expression(FEWER_REPLICAS, "micro_batches * (replicas / fewer)", "micro_batches")),
+    _recovery("fewer-devices-than-the-least", "The mesh becomes smaller than --min-devices.",
+              Expression(FEWER_REPLICAS, "fewer * devices_each < devices_min", "false")),
+    _recovery("rest-of-a-new-shard-forgotten", "A shard of a smaller mesh is filled from one old shard only.",
+              Statement(RECOVERY_PLAN, """
+                  for (Rect& rest : Subtract(rect, common)) still_missing.push_back(std::move(rest));""", "")),
+    _recovery("shard-whole-too-early", "A shard of a smaller mesh counts as whole after its first part.",
+              Statement(STATE_PARTS_SOURCE, "whole.filled += part.bytes();", "whole.filled = shard.bytes();")),
+]
+
 MUTANTS = (_MACHINE_MUTANTS + _EXECUTOR_MUTANTS + _QUEUE_MUTANTS + _CUDA_MUTANTS + _LEDGER_MUTANTS +
-           _RECOVERY_MUTANTS)
+           _RECOVERY_MUTANTS + _LOST_HOST_MUTANTS)

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,17 +14,22 @@
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/checkpoint_shards.h"
 #include "runtime/store/pending_file.h"
+#include "tests/chaos/recovery_buddies.h"
+#include "tests/chaos/recovery_memory.h"
 #include "tests/chaos/recovery_scenario.h"
 #include "tests/chaos/recovery_world.h"
 #include "tools/fleet/epoch_start.h"
+#include "tools/fleet/host_places.h"
+#include "tools/fleet/mesh_change.h"
 #include "tools/fleet/recovery_plan.h"
+#include "tools/job/fewer_replicas.h"
 #include "tools/launch/restart_policy.h"
 
 namespace weir::chaos {
 namespace {
 
 constexpr char kDirectory[] = "/data/run";
-constexpr int64_t kMoveBytesMax = 40;
+constexpr int64_t kMoveBytesMax = 56;
 constexpr uint64_t kBurstMax = 3;
 constexpr uint64_t kJobSeed = 7;
 
@@ -49,7 +55,8 @@ class RecoveryJob {
   explicit RecoveryJob(const RecoveryPlay& play)
       : play_(play),
         scenario_(DrawScenario(play.seed)),
-        world_({play.seed, scenario_.faults, scenario_.poisoned_step, play.tells}) {}
+        world_({play.seed, scenario_.faults, scenario_.poisoned_step, play.tells}),
+        buddies_(&world_) {}
 
   RecoveryOutcome Play() {
     if (play_.tells) world_.TellStarter(ToText(scenario_));
@@ -67,6 +74,9 @@ class RecoveryJob {
     outcome_.events = world_.now();
     outcome_.faults = world_.num_faults();
     outcome_.fenced = world_.num_fenced();
+    outcome_.hosts_lost = world_.num_hosts_lost();
+    outcome_.moved_workers = world_.num_moved();
+    outcome_.buddy_copies = buddies_.num_arrived();
     return std::move(outcome_);
   }
 
@@ -77,7 +87,7 @@ class RecoveryJob {
     if (!world_.starter_is_gone()) world_.Violate(what);
   }
   int64_t SamplesAt(int64_t step) const {
-    return store::SamplesUsed(sample_offset_, step, scenario_.samples_per_step);
+    return store::SamplesUsed(sample_offset_, step, samples_per_step_);
   }
 
   // --- The starter: weir train --resume (tools/cli) ---
@@ -88,8 +98,15 @@ class RecoveryJob {
     policy_ = &policy;
     last_failure_.reset();
     failure_times_.clear();
+    job_ = JobOf(scenario_);
+    samples_per_step_ = SamplesPerStep(job_, scenario_);
+    num_processes_ = scenario_.layout.num_workers();
+    leaves_out_lost_ = false;
+    lost_hosts_.clear();
+    smaller_.reset();
     while (!Ends()) {
       refusal_.clear();
+      is_noted_ = false;
       const absl::Status trained = TrainOnce(start);
       pending_.reset();
       if (Ends()) return;
@@ -99,8 +116,11 @@ class RecoveryJob {
         CheckFolder();
         return;
       }
-      if (refusal_.empty() && !NoteFailure(trained)) return;
+      if (is_lacking_hosts_) refusal_ = "a lost host must come";
+      if (refusal_.empty() && !is_noted_ && !NoteFailure(trained)) return;
       world_.EndFleet();
+      lost_hosts_ = world_.hosts().lost();
+      if (refusal_.empty()) MakeSmallerForRestart();
       if (!refusal_.empty()) {
         outcome_.refusal = refusal_;
         world_.TellStarter(absl::StrCat("the job ends: ", refusal_));
@@ -108,6 +128,7 @@ class RecoveryJob {
         return;
       }
       ++outcome_.restarts;
+      smaller_.reset();
       if (saved_ >= 0) start = StartFrom(saved_);
       world_.TellStarter(absl::StrCat("all processes start again, from step ", start.step));
     }
@@ -131,6 +152,64 @@ class RecoveryJob {
                                     ", after step ", failure->step));
     CheckPolicy(*failure);
     return true;
+  }
+
+  // Decides after a failure whether the processes that live go on, and with which mesh
+  // (tools/cli/cli_train.cc).
+  bool GoesOn(const absl::Status& status) {
+    is_noted_ = true;
+    if (!NoteFailure(status)) return false;
+    const RecoveryWorld::Foreseen foreseen = world_.Foresee();
+    const bool has_room = !world_.hosts().are_used() || world_.hosts().HasRoom(world_.workers());
+    const bool must_shrink = !refusal_.empty() || !has_room || smaller_.has_value();
+    const fleet::MeshAfterLoss mesh = fleet::ChooseMesh({.may_start_anew = refusal_.empty(),
+                                                         .have_places = foreseen.have_places,
+                                                         .is_changing = smaller_.has_value()});
+    if ((mesh == fleet::MeshAfterLoss::kShrinks) != must_shrink) {
+      Violate(must_shrink ? "the mesh stays though the lost processes do not come back"
+                          : "the mesh becomes smaller though the lost processes come back");
+    }
+    if (mesh == fleet::MeshAfterLoss::kStays) return true;
+    return MakeSmaller(foreseen.ranks_left);
+  }
+
+  bool MakeSmaller(int ranks_left) {
+    if (scenario_.min_devices == 0) return false;
+    const std::optional<job::FewerReplicas> smaller =
+        job::WithFewerReplicas(JobOf(scenario_), ranks_left, scenario_.min_devices);
+    const int32_t most = MostReplicas(ranks_left);
+    const int64_t taken = smaller.has_value() ? smaller->job.mesh().axis(0).size() : 0;
+    if (taken != most) {
+      Violate(absl::StrCat("the job goes on with ", taken, " replicas; ", ranks_left,
+                           " devices are left for ", most));
+    }
+    if (!smaller.has_value()) return false;
+    num_processes_ = fleet::NumProcessesFor(
+        smaller->devices, static_cast<int>(facts_->ranks_of.size()), world_.num_ranks_at_start());
+    leaves_out_lost_ = true;
+    job_ = smaller->job;
+    smaller_ = job_;
+    world_.TellStarter(absl::StrCat("the job becomes smaller: ", smaller->text));
+    return true;
+  }
+
+  // Returns the most replicas, fewer than the job has, that so many devices can hold; 0: none.
+  int32_t MostReplicas(int ranks_left) const {
+    const RecoveryLayout& whole = scenario_.layout;
+    int32_t most = 0;
+    for (int32_t replicas = 1; replicas < whole.dp; ++replicas) {
+      const int32_t devices = replicas * whole.tp;
+      if (whole.dp % replicas == 0 && devices <= ranks_left && devices >= scenario_.min_devices)
+        most = replicas;
+    }
+    return most;
+  }
+
+  // Makes the job smaller for its next start, if no host takes the place of a lost one.
+  void MakeSmallerForRestart() {
+    const bool lacks_hosts = world_.hosts().are_used() && !world_.workers().empty() &&
+                             !world_.hosts().PlacesFromNowOn(world_.workers()).has_value();
+    if (lacks_hosts) MakeSmaller(world_.NumRanksLeft());
   }
 
   // Counts the failures anew, and compares the policy's decision with the count.
@@ -231,25 +310,71 @@ class RecoveryJob {
     saved_ = begun_ = -1;
     steps_done_ = start.step;
     keep_is_due_ = true;
-    sample_offset_ =
-        store::SampleOffsetBehind(start.samples, start.step, scenario_.samples_per_step);
-    facts_ = FactsOf(scenario_);
+    is_changing_ = is_lacking_hosts_ = false;
+    sample_offset_ = store::SampleOffsetBehind(start.samples, start.step, samples_per_step_);
+    const RecoveryLayout layout = LayoutOf(job_, scenario_, num_processes_);
+    TakeFacts(FactsOf(scenario_, layout, layout.RanksOf()));
     world_.Enter(RecoveryPhase::kStart);
-    WEIR_RETURN_IF_ERROR(world_.StartFleet(facts_, ++epoch_));
-    VirtualCommand open = OpenAt(start.step);
-    WEIR_RETURN_IF_ERROR(world_.CallAll(open).status());
+    WEIR_RETURN_IF_ERROR(StartFleet());
+    in_memory_ = {facts_->ranks_of, facts_->shards_of, fleet::LoneShardsOf()};
+    mesh_ = world_.epoch();
+    WEIR_RETURN_IF_ERROR(world_.CallAll(OpenAt(start.step)).status());
+    if (scenario_.is_elastic) {
+      buddies_.Open(scenario_.buddy_every, scenario_.updates, in_memory_);
+      WEIR_RETURN_IF_ERROR(JoinBuddies());
+    }
     WEIR_RETURN_IF_ERROR(LoadFiles());
     absl::Status status = RunSteps();
-    while (RanksAreGone(status) && scenario_.is_elastic && !Ends() && NoteFailure(status) &&
-           refusal_.empty()) {
+    while (RanksAreGone(status) && scenario_.is_elastic && !Ends() && GoesOn(status)) {
       status = Recover();
       if (status.ok()) status = RunSteps();
     }
     epoch_ = std::max(epoch_, world_.epoch());
     WEIR_RETURN_IF_ERROR(status);
+    is_noted_ = false;
     WEIR_RETURN_IF_ERROR(WriteLast());
     CheckStates("at the end");
     return absl::OkStatus();
+  }
+
+  absl::Status StartFleet() {
+    RecoveryWorld::Places places = {scenario_.hosts, {}, lost_hosts_};
+    if (!places.listed.empty()) {
+      auto host_of =
+          leaves_out_lost_
+              ? fleet::PlaceOnLiving(places.listed, lost_hosts_, num_processes_)
+              : fleet::PlaceAtStart(places.listed, scenario_.spares, lost_hosts_, num_processes_);
+      if (!host_of.ok()) {
+        is_lacking_hosts_ = true;
+        if (NumPlacesLeft() >= num_processes_)
+          Violate(absl::StrCat("the job has no places: ", host_of.status().message()));
+        return host_of.status();
+      }
+      places.host_of = *std::move(host_of);
+    }
+    const absl::Status started = world_.StartFleet(facts_, ++epoch_, places);
+    is_lacking_hosts_ = absl::IsFailedPrecondition(started);
+    return started;
+  }
+
+  // Returns for how many processes the hosts have room that are not lost.
+  int NumPlacesLeft() const {
+    int count = 0;
+    for (const HostId host : scenario_.hosts.ids()) {
+      if (lost_hosts_.count(host) > 0) continue;
+      const int slots = scenario_.hosts[host].slots;
+      count += slots > 0 ? slots : num_processes_;
+    }
+    return count;
+  }
+
+  void TakeFacts(std::shared_ptr<const WorkerFacts> facts) {
+    facts_ = std::move(facts);
+    for (const std::vector<RankId>& ranks : facts_->ranks_of) {
+      if (ranks.size() > static_cast<size_t>(scenario_.layout.ranks_per_worker))
+        Violate(absl::StrCat("a process has ", ranks.size(), " ranks, and room for ",
+                             scenario_.layout.ranks_per_worker));
+    }
   }
 
   VirtualCommand OpenAt(int64_t step) const {
@@ -258,8 +383,16 @@ class RecoveryJob {
     open.epoch = world_.epoch();
     open.step = step;
     open.sample_offset = sample_offset_;
-    open.samples_per_step = scenario_.samples_per_step;
+    open.samples_per_step = SamplesPerStep(job_, scenario_);
+    open.facts = facts_;
+    open.layout = open.states_layout = mesh_;
     return open;
+  }
+
+  absl::Status JoinBuddies() {
+    if (!buddies_.is_on()) return absl::OkStatus();
+    world_.Enter(RecoveryPhase::kJoin);
+    return world_.Call(buddies_.Join(&in_memory_)).status();
   }
 
   // Loads the last checkpoint of this run, or that of its start.
@@ -289,36 +422,46 @@ class RecoveryJob {
       VirtualCommand run;
       run.kind = Kind::kRun;
       run.step = 1;
-      const int64_t most = static_cast<int64_t>(1 + world_.Draw(kBurstMax));
+      int64_t most = static_cast<int64_t>(1 + world_.Draw(kBurstMax));
+      if (buddies_.is_on()) most = std::min(most, buddies_.StepsToNext(steps_done_));
       while (run.step < most && steps_done_ + run.step < scenario_.steps &&
              !IsDue(steps_done_ + run.step))
         ++run.step;
-      run.keeps_copy = scenario_.is_elastic && scenario_.updates.IsBetweenUpdates(steps_done_) &&
-                       (keep_is_due_ || world_.Draw(2) == 0);
+      run.keeps_copy = scenario_.is_elastic && KeepIsDue();
+      run.sends_copy = run.keeps_copy && buddies_.is_on();
+      if (run.sends_copy) buddies_.NoteBegun(steps_done_);
       world_.Enter(RecoveryPhase::kRun);
-      WEIR_RETURN_IF_ERROR(world_.CallAll(run).status());
+      WEIR_ASSIGN_OR_RETURN(const auto answers, world_.CallAll(run));
+      smaller_.reset();  // a step is done again
       if (run.keeps_copy) keep_is_due_ = false;
       steps_done_ += run.step;
+      if (buddies_.is_on()) buddies_.NoteRun(answers, in_memory_, mesh_);
       if (IsDue(steps_done_)) WEIR_RETURN_IF_ERROR(WriteOnTheWay());
     }
     return absl::OkStatus();
+  }
+
+  bool KeepIsDue() {
+    if (!scenario_.updates.IsBetweenUpdates(steps_done_)) return false;
+    if (buddies_.is_on()) return buddies_.IsDue(steps_done_);
+    return keep_is_due_ || world_.Draw(2) == 0;
   }
 
   // Checks that all ranks are at rest after the steps done, with the right values.
   void CheckStates(const std::string& when) {
     if (Ends()) return;
     const int64_t samples = SamplesAt(scenario_.updates.RoundDown(steps_done_));
-    for (const WorkerId worker : facts_.ranks_of.ids()) {
+    for (const WorkerId worker : world_.workers()) {
       const VirtualGroup* const group = world_.GroupOf(worker);
       if (group == nullptr) continue;  // its process has just died
       if (group->steps_done != steps_done_) {
         return Violate(absl::StrCat(when, " worker ", worker, " is at step ", group->steps_done,
                                     " and the job at step ", steps_done_));
       }
-      for (const RankId rank : facts_.ranks_of[worker]) {
-        for (size_t i = 0; i < facts_.shards_of[rank].size(); ++i) {
+      for (const RankId rank : facts_->ranks_of[worker]) {
+        for (size_t i = 0; i < facts_->shards_of[rank].size(); ++i) {
           const std::string wrong =
-              CompareValues(facts_.shards_of[rank][i], group->values[rank][i], samples);
+              CompareValues(facts_->shards_of[rank][i], group->values[rank][i], samples);
           if (!wrong.empty()) {
             return Violate(
                 absl::StrCat(when, ", step ", steps_done_, ", rank ", rank, ": ", wrong));
@@ -334,9 +477,12 @@ class RecoveryJob {
     while (begun_ >= 0 && !Ends()) {  // all ranks may have written their parts of a checkpoint
       if (!EndCheckpoint(Wait::kYes).ok()) break;
     }
-    WEIR_RETURN_IF_ERROR(world_.BeginEpoch());
+    const bool changes = smaller_.has_value();
+    if (is_changing_ && !changes) Violate("the mesh stays in the middle of a change");
+    WEIR_RETURN_IF_ERROR(
+        world_.BeginEpoch(changes ? RecoveryWorld::Replace::kNone : RecoveryWorld::Replace::kAll));
     ++outcome_.epochs;
-    WEIR_ASSIGN_OR_RETURN(const fleet::RecoveryPlan plan, PlanFromMemory());
+    WEIR_ASSIGN_OR_RETURN(const fleet::RecoveryPlan plan, PlanFromMemory(changes));
     const int64_t file_step = saved_ >= 0 ? saved_ : start_.step;
     const fleet::EpochStart start = fleet::ChooseStart(plan, file_step);
     if (start.step < file_step)
@@ -344,55 +490,142 @@ class RecoveryJob {
                            file_step));
     world_.TellStarter(absl::StrCat("the job goes on from step ", start.step, ", from ",
                                     start.has_states ? "memory" : "files"));
+    if (changes) WEIR_RETURN_IF_ERROR(SpreadRanks());
+    buddies_.GoOnFrom(start.has_states ? start.step : -1);
     world_.Enter(RecoveryPhase::kOpen);
-    IdVector<WorkerId, VirtualCommand> opens(facts_.ranks_of.size(), OpenAt(start.step));
-    for (const WorkerId worker : opens.ids())
+    VirtualCommand open = OpenAt(start.step);
+    if (changes) open.layout = world_.epoch();
+    IdVector<WorkerId, VirtualCommand> opens(facts_->ranks_of.size(), open);
+    for (const WorkerId worker : world_.workers())
       opens[worker].goes_on = start.has_states && plan.has_states[worker];
     WEIR_RETURN_IF_ERROR(world_.Call(opens).status());
     steps_done_ = start.step;
     keep_is_due_ = true;
+    if (changes) {
+      WEIR_RETURN_IF_ERROR(EnterMesh(start));
+    } else if (start.has_states) {
+      WEIR_RETURN_IF_ERROR(MoveStates(plan.transfers));
+    }
+    WEIR_RETURN_IF_ERROR(JoinBuddies());
     if (!start.has_states) return LoadFiles();
-    WEIR_RETURN_IF_ERROR(MoveStates(plan));
     CheckStates("after a recovery from memory");
     return absl::OkStatus();
   }
 
-  absl::StatusOr<fleet::RecoveryPlan> PlanFromMemory() {
+  absl::Status SpreadRanks() {
+    is_changing_ = true;
+    const RecoveryLayout layout = LayoutOf(job_, scenario_, num_processes_);
+    WEIR_ASSIGN_OR_RETURN(auto ranks_of, world_.Spread(layout.num_ranks()));
+    TakeFacts(FactsOf(scenario_, layout, std::move(ranks_of)));
+    world_.SetFacts(facts_);
+    return absl::OkStatus();
+  }
+
+  // Fills the shards of another mesh, if memory has the states, and goes on with it.
+  absl::Status EnterMesh(const fleet::EpochStart& start) {
+    if (start.has_states) {
+      const auto transfers = fleet::PlanTransfers(standings_, in_memory_, start.step,
+                                                  facts_->ranks_of, facts_->shards_of);
+      if (!transfers.has_value()) {
+        Violate("the ranks of the new mesh have states that nobody had");
+        return absl::InternalError("no states");
+      }
+      std::vector<fleet::Transfer> own, others;
+      for (const fleet::Transfer& transfer : *transfers)
+        (transfer.giver == facts_->WorkerOf(transfer.to) ? own : others).push_back(transfer);
+      WEIR_RETURN_IF_ERROR(MoveOwnStates(own));
+      WEIR_RETURN_IF_ERROR(MoveStates(others));
+      VirtualCommand rests;
+      rests.kind = Kind::kTake;
+      rests.is_last = true;
+      WEIR_RETURN_IF_ERROR(world_.CallAll(rests).status());
+    }
+    world_.DismissIdle();
+    // From here on the states of the old mesh count no more.
+    in_memory_ = {facts_->ranks_of, facts_->shards_of, fleet::LoneShardsOf()};
+    mesh_ = world_.epoch();
+    is_changing_ = false;
+    ++outcome_.mesh_changes;
+    buddies_.Open(scenario_.buddy_every, scenario_.updates, in_memory_);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<fleet::RecoveryPlan> PlanFromMemory(bool changes) {
     world_.Enter(RecoveryPhase::kStanding);
     VirtualCommand command;
     command.kind = Kind::kStanding;
     WEIR_ASSIGN_OR_RETURN(const auto answers, world_.CallAll(command));
-    IdVector<WorkerId, fleet::WorkerStanding> standings;
-    for (const VirtualAnswer& answer : answers) standings.push_back(answer.standing);
-    return fleet::PlanRecovery(
-        standings, facts_.ranks_of, facts_.shards_of, {},
-        [this](int64_t step) { return scenario_.updates.IsBetweenUpdates(step); });
+    standings_ = IdVector<WorkerId, fleet::WorkerStanding>(answers.size());
+    std::vector<MemoryOfWorker> memory;
+    for (const WorkerId worker : world_.workers()) {
+      const VirtualAnswer& answer = answers[worker];
+      standings_[worker] = fleet::StandingOn(mesh_, answer.meshes, answer.standing);
+      memory.push_back({worker, answer.standing, answer.meshes});
+    }
+    buddies_.CheckKept(memory, mesh_);
+    const auto may_begin_at = [this](int64_t step) {
+      return scenario_.updates.IsBetweenUpdates(step);
+    };
+    const fleet::RecoveryPlan plan =
+        changes ? fleet::PlanForOtherShards(standings_, in_memory_, may_begin_at)
+                : fleet::PlanRecovery(standings_, in_memory_.ranks_of, in_memory_.shards_of,
+                                      in_memory_.lone, may_begin_at);
+    CheckPlan(plan, memory);
+    return plan;
   }
 
-  absl::Status MoveStates(const fleet::RecoveryPlan& plan) {
-    world_.Enter(RecoveryPhase::kMove);
-    const auto worker_of = [this](RankId rank) {
-      return WorkerId(rank.value() / scenario_.layout.ranks_per_worker);
+  // Compares the plan with what memory has.
+  void CheckPlan(const fleet::RecoveryPlan& plan, const std::vector<MemoryOfWorker>& memory) {
+    int64_t last = -1;
+    for (const int64_t step : StepsIn(memory)) {
+      if (scenario_.updates.IsBetweenUpdates(step) && HasAll(step, in_memory_, mesh_, memory))
+        last = step;
+    }
+    if (plan.step == last) return;
+    const auto text = [](int64_t step) {
+      return step < 0 ? "no step" : absl::StrCat("step ", step);
     };
+    Violate(absl::StrCat("memory has all states of ", text(last), ", and the plan is for ",
+                         text(plan.step)));
+  }
+
+  absl::Status MoveOwnStates(const std::vector<fleet::Transfer>& transfers) {
+    world_.Enter(RecoveryPhase::kMove);
+    VirtualCommand take;
+    take.kind = Kind::kTake;
+    IdVector<WorkerId, VirtualCommand> takes(facts_->ranks_of.size(), take);
+    for (const fleet::Transfer& transfer : transfers) {
+      takes[transfer.giver].own_moves.push_back({transfer.from, transfer.to, transfer.name, 0,
+                                                 transfer.bytes, transfer.giver, transfer.moved});
+    }
+    return world_.Call(takes).status();
+  }
+
+  absl::Status MoveStates(const std::vector<fleet::Transfer>& transfers) {
+    world_.Enter(RecoveryPhase::kMove);
     VirtualCommand give, take;
     give.kind = Kind::kGive;
     take.kind = Kind::kTake;
-    for (const std::vector<fleet::StateMove>& batch :
-         fleet::BatchesOf(plan.transfers, kMoveBytesMax)) {
-      IdVector<WorkerId, VirtualCommand> gives(facts_.ranks_of.size(), give);
-      IdVector<WorkerId, VirtualCommand> takes(facts_.ranks_of.size(), take);
+    for (const std::vector<fleet::StateMove>& batch : fleet::BatchesOf(transfers, kMoveBytesMax)) {
+      IdVector<WorkerId, VirtualCommand> gives(facts_->ranks_of.size(), give);
+      IdVector<WorkerId, VirtualCommand> takes(facts_->ranks_of.size(), take);
       for (const fleet::StateMove& move : batch) {
         gives[move.giver].moves.push_back(move);
-        takes[worker_of(move.to)].moves.push_back(move);
+        takes[facts_->WorkerOf(move.to)].moves.push_back(move);
         outcome_.moved_bytes += move.bytes;
       }
       WEIR_ASSIGN_OR_RETURN(auto given, world_.Call(gives));
       IdVector<WorkerId, size_t> num_taken(given.size(), 0);
       for (const fleet::StateMove& move : batch) {
         const WorkerId from = move.giver;
-        takes[worker_of(move.to)].data.push_back(std::move(given[from].given[num_taken[from]++]));
+        takes[facts_->WorkerOf(move.to)].data.push_back(
+            std::move(given[from].given[num_taken[from]++]));
       }
       WEIR_RETURN_IF_ERROR(world_.Call(takes).status());
+    }
+    for (const fleet::Transfer& transfer : transfers) {
+      if (transfer.source == fleet::Transfer::Source::kBuddy)
+        outcome_.buddy_bytes += transfer.bytes;
     }
     return absl::OkStatus();
   }
@@ -443,7 +676,7 @@ class RecoveryJob {
     if (Ends()) return absl::CancelledError("the starter is gone");
     if (!opened.ok()) return WarnOf(opened.status());
     pending_ = *std::move(opened);
-    parts_ = IdVector<WorkerId, bool>(facts_.ranks_of.size(), false);
+    parts_ = IdVector<WorkerId, bool>(facts_->ranks_of.size(), false);
     files_.clear();
     begun_ = save.step;
     if (const auto begun = world_.CallAll(save); !begun.ok()) return GiveUp(begun.status());
@@ -465,16 +698,16 @@ class RecoveryJob {
   absl::Status EndCheckpoint(Wait wait) {
     do {
       world_.Enter(RecoveryPhase::kSave);
-      IdVector<WorkerId, VirtualCommand> looks(facts_.ranks_of.size());
+      IdVector<WorkerId, VirtualCommand> looks(facts_->ranks_of.size());
       bool is_written = true;
-      for (const WorkerId worker : looks.ids()) {
+      for (const WorkerId worker : world_.workers()) {
         if (!parts_[worker]) looks[worker].kind = Kind::kLook;
         is_written = is_written && parts_[worker];
       }
       if (is_written) return Commit();
       auto answers = world_.Call(looks);
       if (!answers.ok()) return GiveUp(answers.status());
-      for (const WorkerId worker : looks.ids()) {
+      for (const WorkerId worker : world_.workers()) {
         VirtualAnswer& answer = (*answers)[worker];
         if (!answer.is_done) continue;
         parts_[worker] = true;
@@ -520,7 +753,7 @@ class RecoveryJob {
   RecoveryScenario scenario_;
   RecoveryWorld world_;
   RecoveryOutcome outcome_;
-  WorkerFacts facts_;
+  RecoveryBuddies buddies_;
   uint32_t epoch_ = 0;  // of the last start
 
   // These members belong to the present life of the starter.
@@ -528,12 +761,26 @@ class RecoveryJob {
   std::string refusal_;
   std::optional<launch::JobFailure> last_failure_;
   std::vector<int64_t> failure_times_;
+  bool is_noted_ = false;  // the policy knows of the last failure
+  // The job as it is now, and how its next start begins.
+  proto::Job job_;
+  int64_t samples_per_step_ = 1;  // which fewer replicas keep
+  int num_processes_ = 1;
+  bool leaves_out_lost_ = false;  // lost hosts get no processes
+  std::set<HostId> lost_hosts_;
+  std::optional<proto::Job> smaller_;  // the job with which it goes on, until a step is done
 
   // Of this start of the job.
   JobStart start_;
   int64_t steps_done_ = 0, sample_offset_ = 0;
   int64_t saved_ = -1, begun_ = -1;  // steps of checkpoints
   bool keep_is_due_ = true;
+  bool is_lacking_hosts_ = false;             // a host that must come is lost
+  bool is_changing_ = false;                  // a change of the mesh has begun, and not ended
+  std::shared_ptr<const WorkerFacts> facts_;  // of the ranks that are open, or are to be opened
+  fleet::StateLayout in_memory_;              // where states are; in a change, on the old mesh
+  uint32_t mesh_ = 0;                         // its number
+  IdVector<WorkerId, fleet::WorkerStanding> standings_;
   std::unique_ptr<store::PendingCheckpoint> pending_;
   IdVector<WorkerId, bool> parts_;  // that are written
   std::vector<store::ShardFileRecord> files_;

@@ -7,7 +7,7 @@
 namespace weir::chaos {
 namespace {
 
-constexpr int64_t kElements = 12;  // of w and of m; a multiple of all products of dp and tp
+constexpr int64_t kElements = 24;  // of w and of m; a multiple of all products of dp and tp
 constexpr int64_t kSeen = 2;
 constexpr int64_t kAll = 2 * kElements + kSeen;
 constexpr int64_t kSamplesMax = 1024;  // of a run

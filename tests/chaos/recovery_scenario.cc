@@ -1,9 +1,11 @@
 #include "tests/chaos/recovery_scenario.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/tensor_slice.h"
+#include "tools/job/fewer_replicas.h"
 
 namespace weir::chaos {
 namespace {
@@ -23,6 +25,7 @@ int64_t EventsOf(Phase phase) {
     case Phase::kStanding: return 10;
     case Phase::kOpen: return 40;
     case Phase::kMove: return 24;
+    case Phase::kJoin: return 24;
     case Phase::kLoad: return 12;
   }
   return 1;
@@ -48,12 +51,13 @@ class Draws {
   uint64_t state_;
 };
 
-RecoveryFault DrawFault(bool is_first, Draws* draws) {
+RecoveryFault DrawFault(bool is_first, bool has_hosts, Draws* draws) {
   constexpr Phase kFirst[] = {Phase::kRun,  Phase::kRun,    Phase::kRun,    Phase::kSave,
                               Phase::kSave, Phase::kCommit, Phase::kCommit, Phase::kStart};
   constexpr Phase kLater[] = {Phase::kRun,   Phase::kSave,  Phase::kCommit,   Phase::kNotice,
                               Phase::kHello, Phase::kHello, Phase::kStanding, Phase::kOpen,
-                              Phase::kOpen,  Phase::kMove,  Phase::kMove,     Phase::kLoad};
+                              Phase::kOpen,  Phase::kMove,  Phase::kMove,     Phase::kJoin,
+                              Phase::kLoad};
   constexpr Kind kAny[] = {Kind::kKill,        Kind::kKill,        Kind::kKill,
                            Kind::kKill,        Kind::kKillTwo,     Kind::kFreeze,
                            Kind::kFreeze,      Kind::kKillStarter, Kind::kKillStarter,
@@ -66,13 +70,15 @@ RecoveryFault DrawFault(bool is_first, Draws* draws) {
   const bool writes =
       fault.phase == Phase::kRun || fault.phase == Phase::kSave || fault.phase == Phase::kCommit;
   if (fault.kind == Kind::kDiskError && !writes) fault.kind = Kind::kKill;
+  const bool kills = fault.kind == Kind::kKill || fault.kind == Kind::kKillTwo;
+  if (kills && has_hosts && !draws->Chance(3)) fault.kind = Kind::kLoseHost;
   fault.after = static_cast<int64_t>(1 + draws->Below(EventsOf(fault.phase)));
   fault.who = draws->Below(12);
   return fault;
 }
 
 RecoveryLayout DrawLayout(Draws* draws) {
-  constexpr int32_t kReplicas[] = {1, 2, 2, 2, 3, 3};
+  constexpr int32_t kReplicas[] = {1, 2, 2, 2, 3, 3, 4};
   RecoveryLayout layout;
   layout.dp = draws->OneOf(kReplicas);
   layout.tp = static_cast<int32_t>(1 + draws->Below(2));
@@ -81,6 +87,22 @@ RecoveryLayout DrawLayout(Draws* draws) {
   return layout;
 }
 
+void DrawHosts(Draws* draws, RecoveryScenario* scenario) {
+  const auto num_workers = static_cast<uint64_t>(scenario->layout.num_workers());
+  const uint64_t used = 1 + draws->Below(std::min<uint64_t>(num_workers, 3));
+  scenario->spares = static_cast<int>(draws->Below(3));
+  const bool has_slots = draws->Chance(3);
+  const uint64_t slots = (num_workers + used - 1) / used + draws->Below(2);
+  for (uint64_t i = 0; i < used + static_cast<uint64_t>(scenario->spares); ++i) {
+    hosts::ListedHost host;
+    host.name = std::string(1, static_cast<char>('a' + i));
+    host.slots = has_slots ? static_cast<int>(slots) : 0;
+    scenario->hosts.push_back(std::move(host));
+  }
+}
+
+constexpr char kShardAxis[] = "tp";
+
 }  // namespace
 
 RecoveryScenario DrawScenario(uint64_t seed) {
@@ -88,7 +110,8 @@ RecoveryScenario DrawScenario(uint64_t seed) {
   RecoveryScenario scenario;
   scenario.layout = DrawLayout(&draws);
   scenario.steps = static_cast<int64_t>(3 + draws.Below(7));
-  scenario.samples_per_step = static_cast<int64_t>(1 + draws.Below(3));
+  scenario.micro_batches = static_cast<int64_t>(1 + draws.Below(2));
+  scenario.rows = static_cast<int64_t>(1 + draws.Below(2));
   if (draws.Chance(3)) {
     scenario.updates.every = 2;
     scenario.updates.phase = static_cast<int64_t>(draws.Below(2));
@@ -96,14 +119,25 @@ RecoveryScenario DrawScenario(uint64_t seed) {
   scenario.checkpoint_every = static_cast<int64_t>(draws.Below(5));
   scenario.retention.keep = static_cast<int64_t>(draws.Below(3));
   scenario.is_elastic = !draws.Chance(5);
-  scenario.limits.restarts_max = static_cast<int>(1 + draws.Below(6));
+  scenario.limits.restarts_max = static_cast<int>(draws.Below(7));
   scenario.limits.window_ms = static_cast<int64_t>(200 + draws.Below(2000));
   scenario.tells_broken = draws.Chance(2);
   scenario.changes_at_resume = draws.Chance(2);
   if (draws.Chance(20)) scenario.poisoned_step = static_cast<int64_t>(1 + draws.Below(3));
-  const uint64_t num_faults = draws.Below(5);
-  for (uint64_t i = 0; i < num_faults; ++i)
-    scenario.faults.push_back(DrawFault(i == 0 || draws.Chance(4), &draws));
+  if (!draws.Chance(3)) scenario.buddy_every = static_cast<int64_t>(1 + draws.Below(3));
+  if (!draws.Chance(3)) DrawHosts(&draws, &scenario);
+  const bool may_shrink =
+      scenario.layout.dp > 1 && (scenario.is_elastic || !scenario.hosts.empty());
+  if (may_shrink && !draws.Chance(3)) {
+    if (draws.Chance(2)) scenario.limits.restarts_max = 0;
+    const auto ranks = static_cast<uint64_t>(scenario.layout.num_ranks());
+    scenario.min_devices = static_cast<int64_t>(1 + draws.Below(ranks - 1));
+  }
+  const uint64_t num_faults = draws.Below(6);
+  for (uint64_t i = 0; i < num_faults; ++i) {
+    scenario.faults.push_back(
+        DrawFault(i == 0 || draws.Chance(4), !scenario.hosts.empty(), &draws));
+  }
   return scenario;
 }
 
@@ -112,14 +146,42 @@ void ChangeAtResume(RecoveryScenario* scenario) {
   scenario->layout.tp = 3 - scenario->layout.tp;
   scenario->layout.shards_over_dp = !scenario->layout.shards_over_dp;
   scenario->layout.ranks_per_worker = 1;
-  scenario->samples_per_step = scenario->samples_per_step % 3 + 1;
+  scenario->rows = scenario->rows % 3 + 1;
+  if (scenario->layout.dp == 1) scenario->min_devices = 0;
+  for (hosts::ListedHost& host : scenario->hosts) host.slots = 0;
 }
 
-WorkerFacts FactsOf(const RecoveryScenario& scenario) {
+proto::Job JobOf(const RecoveryScenario& scenario) {
+  proto::Job job;
+  proto::MeshAxisSpec* const replicas = job.mutable_mesh()->add_axis();
+  replicas->set_name(job::kReplicaAxis);
+  replicas->set_size(scenario.layout.dp);
+  proto::MeshAxisSpec* const shards = job.mutable_mesh()->add_axis();
+  shards->set_name(kShardAxis);
+  shards->set_size(scenario.layout.tp);
+  job.mutable_training()->set_micro_batches(scenario.micro_batches);
+  return job;
+}
+
+RecoveryLayout LayoutOf(const proto::Job& job, const RecoveryScenario& scenario,
+                        int num_processes) {
+  RecoveryLayout layout = scenario.layout;
+  layout.dp = static_cast<int32_t>(job.mesh().axis(0).size());
+  layout.ranks_per_worker = (layout.num_ranks() + num_processes - 1) / num_processes;
+  return layout;
+}
+
+int64_t SamplesPerStep(const proto::Job& job, const RecoveryScenario& scenario) {
+  return job.mesh().axis(0).size() * job.training().micro_batches() * scenario.rows;
+}
+
+std::shared_ptr<const WorkerFacts> FactsOf(const RecoveryScenario& scenario,
+                                           const RecoveryLayout& layout,
+                                           IdVector<WorkerId, std::vector<RankId>> ranks_of) {
   WorkerFacts facts;
-  facts.layout = scenario.layout;
-  facts.ranks_of = scenario.layout.RanksOf();
-  facts.shards_of = scenario.layout.ShardsOf();
+  facts.layout = layout;
+  facts.ranks_of = std::move(ranks_of);
+  facts.shards_of = layout.ShardsOf();
   facts.updates = scenario.updates;
   facts.tells_broken = scenario.tells_broken;
   // The first of the ranks that hold a shard writes it.
@@ -133,13 +195,14 @@ WorkerFacts FactsOf(const RecoveryScenario& scenario) {
       if (writes.back()) written.push_back(shard);
     }
   }
-  return facts;
+  return std::make_shared<const WorkerFacts>(std::move(facts));
 }
 
 std::string ToText(const RecoveryScenario& scenario) {
   std::string text = absl::StrCat(
-      scenario.layout.ToText(), ", ", scenario.steps, " steps of ", scenario.samples_per_step,
-      " samples, an update every ", scenario.updates.every, ", ",
+      scenario.layout.ToText(), ", ", scenario.steps, " steps of ",
+      SamplesPerStep(JobOf(scenario), scenario), " samples, an update every ",
+      scenario.updates.every, ", ",
       scenario.checkpoint_every == 0
           ? "no checkpoints"
           : absl::StrCat(
@@ -148,6 +211,15 @@ std::string ToText(const RecoveryScenario& scenario) {
                 " stay"),
       ", --on-failure ", scenario.is_elastic ? "elastic" : "restart", ", at most ",
       scenario.limits.restarts_max, " restarts");
+  if (scenario.buddy_every > 0) absl::StrAppend(&text, ", --buddy-every ", scenario.buddy_every);
+  if (!scenario.hosts.empty()) {
+    absl::StrAppend(&text, ", ", scenario.hosts.size(), " hosts, ", scenario.spares,
+                    " of them in reserve, with ");
+    absl::StrAppend(&text, scenario.hosts.front().slots == 0
+                               ? "no slots"
+                               : absl::StrCat(scenario.hosts.front().slots, " slots each"));
+  }
+  if (scenario.min_devices > 0) absl::StrAppend(&text, ", --min-devices ", scenario.min_devices);
   if (scenario.poisoned_step >= 0)
     absl::StrAppend(&text, ", worker 0 dies before step ", scenario.poisoned_step);
   for (const RecoveryFault& fault : scenario.faults) {

@@ -29,6 +29,11 @@ TEST(RecoveryTest, JobsSurviveFaultsAtEveryPoint) {
     all.loads += outcome.loads;
     all.moved_bytes += outcome.moved_bytes;
     all.fenced += outcome.fenced;
+    all.buddy_copies += outcome.buddy_copies;
+    all.buddy_bytes += outcome.buddy_bytes;
+    all.hosts_lost += outcome.hosts_lost;
+    all.moved_workers += outcome.moved_workers;
+    all.mesh_changes += outcome.mesh_changes;
   }
   // Each way of recovery is taken often.
   EXPECT_GT(all.faults, static_cast<int64_t>(kSeeds / 2));
@@ -39,6 +44,11 @@ TEST(RecoveryTest, JobsSurviveFaultsAtEveryPoint) {
   EXPECT_GT(all.loads, static_cast<int64_t>(kSeeds / 20));
   EXPECT_GT(all.moved_bytes, static_cast<int64_t>(kSeeds));
   EXPECT_GT(all.fenced, static_cast<int64_t>(kSeeds / 20));
+  EXPECT_GT(all.buddy_copies, static_cast<int64_t>(kSeeds / 8));
+  EXPECT_GT(all.buddy_bytes, static_cast<int64_t>(kSeeds / 4));
+  EXPECT_GT(all.hosts_lost, static_cast<int64_t>(kSeeds / 20));
+  EXPECT_GT(all.moved_workers, static_cast<int64_t>(kSeeds / 100));
+  EXPECT_GT(all.mesh_changes, static_cast<int64_t>(kSeeds / 40));
 }
 
 TEST(RecoveryTest, TheSameSeedGivesTheSameStory) {

@@ -3,8 +3,11 @@
 // beside them. What it decides about epochs and states, it decides with the product's code
 // (command_queue.h, epoch_start.h, state_parts.h); what it writes and reads goes through the
 // product's checkpoint folder.
+// It keeps copies of its states, and of those of other workers whose buddy it is (step_copies.h,
+// guarded_states.h), as tools/fleet/worker_states.cc does.
 //
-// A worker moves in small acts, which the world orders: one step, one shard, one piece of a file.
+// A worker moves in small acts, which the world orders: one step, one shard, one piece of a file or
+// of a copy that travels to a buddy.
 // Thread rule: one thread.
 #pragma once
 
@@ -24,20 +27,35 @@
 #include "runtime/store/shard_file.h"
 #include "tests/chaos/recovery_model.h"
 #include "tools/fleet/epoch_start.h"
+#include "tools/fleet/guarded_states.h"
 #include "tools/fleet/recovery_plan.h"
 #include "tools/fleet/state_parts.h"
+#include "tools/fleet/step_copies.h"
 
 namespace weir::chaos {
+
+// What workers of one mesh of a job have in common.
+struct WorkerFacts {
+  RecoveryLayout layout;
+  IdVector<WorkerId, std::vector<RankId>> ranks_of;  // a worker may have none
+  IdVector<RankId, std::vector<fleet::HeldState>> shards_of;
+  IdVector<RankId, std::vector<bool>> writes;  // whether the rank writes that shard
+  UpdateRate updates;
+  bool tells_broken = false;  // a worker that waits for a lost peer notices that, and says so
+
+  WorkerId WorkerOf(RankId rank) const;
+};
 
 // A command of the starter (proto/worker.proto).
 struct VirtualCommand {
   enum class Kind : uint8_t {
-    kOpen,      // opens the ranks in `epoch` at `step`; goes_on: with this worker's states
-    kLoad,      // reads all states from the checkpoint at `path`
+    kOpen,  // opens the ranks of `facts` in `epoch` at `step`; goes_on: with this worker's states
+    kLoad,  // reads all states from the checkpoint at `path`
     kStanding,  // tells of which steps it has the states
-    kGive,      // returns the bytes of `moves` from the copy
-    kTake,      // puts `data`, the bytes of `moves`, into the ranks
-    kRun,       // runs `step` steps; keeps_copy: copies the states before
+    kGive,      // returns the bytes of `moves` from the copies
+    kTake,      // puts `data`, the bytes of `moves`, and its own of own_moves into the ranks
+    kBuddy,     // joins its buddy and its charges
+    kRun,       // runs `step` steps; keeps_copy: copies the states before; sends_copy: to the buddy
     kSave,      // copies the states for a checkpoint of `step` in the folder `path`
     kLook,      // tells whether its shards are written
     kGiveUp,    // ends the writing of shards
@@ -46,29 +64,27 @@ struct VirtualCommand {
   uint32_t epoch = 0;
   int64_t step = 0;
   int64_t sample_offset = 0, samples_per_step = 1;
-  bool goes_on = false, keeps_copy = false;
+  std::shared_ptr<const WorkerFacts> facts;
+  uint32_t layout = 0, states_layout = 0;  // as in OpenCommand
+  bool goes_on = false, keeps_copy = false, sends_copy = false;
+  bool is_last = false;  // all states are moved, and the ranks are at rest
   std::string path, token;
-  std::vector<fleet::StateMove> moves;
+  std::vector<fleet::StateMove> moves, own_moves;
   std::vector<std::string> data;
+  WorkerId buddy;
+  std::vector<fleet::GuardedShard> lone;  // the shards of which the buddy keeps copies
+  std::vector<fleet::Charge> charges;     // whose copies this worker keeps
 };
 const char* Name(VirtualCommand::Kind kind);
 
 struct VirtualAnswer {
   absl::Status status;
   fleet::WorkerStanding standing;
+  fleet::MeshesOfStates meshes;  // of the standing
   std::vector<std::string> given;
   std::vector<store::ShardFileRecord> files;
-  bool is_done = false;  // the shards are written
-};
-
-// What workers of one start of a job have in common.
-struct WorkerFacts {
-  RecoveryLayout layout;
-  IdVector<WorkerId, std::vector<RankId>> ranks_of;
-  IdVector<RankId, std::vector<fleet::HeldState>> shards_of;
-  IdVector<RankId, std::vector<bool>> writes;  // whether the rank writes that shard
-  UpdateRate updates;
-  bool tells_broken = false;  // a worker that waits for a lost peer notices that, and says so
+  bool is_done = false;    // the shards are written
+  int64_t sent_step = -1;  // of the last copy that has arrived at the buddy
 };
 
 // The ranks of a worker in one epoch, as other workers see them.
@@ -92,6 +108,9 @@ class WorkerWorld {
   virtual void Publish(WorkerId worker, uint32_t epoch, const std::string& key,
                        const std::string& value) = 0;
   virtual void Fetch(WorkerId worker, uint32_t epoch, const std::string& key, int64_t request) = 0;
+  // Sends a piece of the copy of `step` from a worker to its buddy.
+  virtual void Carry(WorkerId from, WorkerId to, uint32_t epoch, int64_t step,
+                     const std::string& piece) = 0;
   virtual int64_t NewGroupId() = 0;
   // Returns the group; null if its process has left it.
   virtual const VirtualGroup* FindGroup(int64_t id) const = 0;
@@ -103,14 +122,34 @@ class WorkerWorld {
   virtual void Tell(WorkerId worker, const std::string& what) = 0;
 };
 
+// A copy of the states of a worker's ranks (kept_states.h).
+class VirtualCopy {
+ public:
+  int64_t step() const { return step_; }
+  void Forget() { step_ = -1; }
+  void Take(const VirtualGroup& group, const WorkerFacts& facts, WorkerId worker);
+  // Writes the copy into ranks of the same mesh.
+  void PutInto(const WorkerFacts& facts, WorkerId worker, VirtualGroup* group) const;
+  // Returns the bytes of a shard; null: the copy does not have it.
+  const std::string* Read(RankId rank, const std::string& name) const;
+
+ private:
+  int64_t step_ = -1;
+  std::map<std::pair<RankId, std::string>, std::string> bytes_;
+};
+
 class VirtualWorker {
  public:
-  // All must outlive this object. `epoch` is that of the job when the process was started.
-  VirtualWorker(WorkerId worker, uint32_t epoch, const WorkerFacts& facts, store::FileSystem* files,
-                WorkerWorld* world);
+  // `world` and `files` must outlive this object. `epoch` is that of the job when the process was
+  // started.
+  VirtualWorker(WorkerId worker, uint32_t epoch, std::shared_ptr<const WorkerFacts> facts,
+                store::FileSystem* files, WorkerWorld* world);
 
   uint32_t started_in() const { return started_in_; }
   const VirtualGroup* group() const { return group_.get(); }
+  const fleet::StepCopies<VirtualCopy>& kept() const { return kept_; }
+  // Returns whole copies of others, as WorkerStanding has them.
+  std::vector<fleet::WholeCopy> guarded() const { return guarded_.Whole(); }
   // Returns what the worker does, for reports of its failure.
   std::string Activity() const;
   // Returns the step that the next act does; -1: the next act does no step.
@@ -120,12 +159,19 @@ class VirtualWorker {
   void HearCommand(int64_t call, VirtualCommand command);
   void HearEpoch(uint32_t epoch);
   void HearValue(int64_t request, const std::string& value);
+  // What comes from other workers: a piece of a charge's copy, sent in `epoch`, and the news that
+  // the buddy has taken `bytes` of the copy of `step`. HearPiece returns whether the piece counts.
+  bool HearPiece(WorkerId charge, uint32_t epoch, int64_t step, const std::string& piece);
+  void HearTaken(uint32_t epoch, int64_t step, int64_t bytes);
 
   bool CanAct() const;
   void Act();
   // The writing of shards goes on beside the commands.
   bool CanWrite() const { return save_ != nullptr && !save_->is_done; }
   void Write();
+  // So does the way of a copy to the buddy.
+  bool CanSend() const { return line_.has_value() && line_->put < line_->copy.size(); }
+  void Send();
 
  private:
   using Kind = VirtualCommand::Kind;
@@ -135,10 +181,15 @@ class VirtualWorker {
     int64_t left = 0;        // steps, or values that were fetched and have not come
     bool has_ended = false;  // the epoch of the command has ended
   };
-  // A copy of the states (kept_states.h).
-  struct Copy {
-    int64_t step = -1;
-    IdVector<RankId, std::vector<ShardValues>> values;
+  // The way to the buddy and from the charges (buddy_line.h).
+  struct Line {
+    uint32_t epoch = 0;
+    WorkerId buddy;     // none: this worker sends nothing
+    int64_t step = -1;  // of the copy under way
+    std::string copy;   // its bytes
+    size_t put = 0;     // bytes that are sent
+    int64_t taken = 0;  // bytes that the buddy has taken
+    int64_t sent_step = -1;
   };
   struct Save {
     VirtualCommand order;
@@ -155,10 +206,8 @@ class VirtualWorker {
     bool is_done = false;
   };
 
-  const std::vector<RankId>& ranks() const { return facts_.ranks_of[worker_]; }
-  fleet::WorkerStanding standing() const {
-    return {kept_.step, group_ == nullptr ? -1 : resting_step_};
-  }
+  const std::vector<RankId>& ranks() const { return facts_->ranks_of[worker_]; }
+  fleet::WorkerStanding standing() const;
   void Finish(VirtualAnswer answer);
   void Finish(const absl::Status& status);
   void ActOpen(const VirtualCommand& command);
@@ -170,14 +219,19 @@ class VirtualWorker {
   void DoStep();
   void ActLoad(const VirtualCommand& command);
   absl::Status LoadRank(const VirtualCommand& command, RankId rank);
+  absl::StatusOr<std::string> Read(const fleet::StateMove& move) const;
   absl::Status Give(const VirtualCommand& command, std::vector<std::string>* given) const;
+  absl::Status TakePart(const fleet::StateMove& move, const std::string& bytes);
   absl::Status Take(const VirtualCommand& command);
+  void LeaveOldMesh();
+  absl::Status JoinBuddies(const VirtualCommand& command);
+  absl::Status Keep(const VirtualCommand& command);
   absl::Status WritePiece();
   absl::Status CreateFile();
 
   const WorkerId worker_;
   const uint32_t started_in_;
-  const WorkerFacts& facts_;
+  std::shared_ptr<const WorkerFacts> facts_;  // of the mesh of its ranks
   store::FileSystem* const files_;
   WorkerWorld* const world_;
   control::CommandQueue<VirtualCommand> commands_;
@@ -186,7 +240,11 @@ class VirtualWorker {
   std::unique_ptr<VirtualGroup> opening_;
   std::map<int64_t, std::string> fetched_;  // values that have come, by request
   int64_t next_request_ = 1, first_request_ = 1;
-  Copy kept_;
+  fleet::StepCopies<VirtualCopy> kept_;
+  fleet::GuardedStates guarded_;
+  std::vector<fleet::GuardedShard> lone_;
+  fleet::MeshesOfStates meshes_;
+  std::optional<Line> line_;
   int64_t resting_step_ = -1;
   fleet::StateParts taken_;
   std::unique_ptr<Save> save_;

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "tools/fleet/losses.h"
 
 namespace weir::chaos {
 namespace {
@@ -16,7 +15,6 @@ namespace {
 constexpr int64_t kEventsMax = 60'000;
 // A process that is killed as it writes ends at one of so many operations on the disk.
 constexpr int64_t kOperationsOfWriting = 8;
-constexpr uint64_t kEventsBeforeEpoch = 4;  // fewer
 
 using Kind = launch::FailureEvent::Kind;
 
@@ -42,6 +40,7 @@ const char* Name(RecoveryPhase phase) {
     case RecoveryPhase::kStanding: return "standing";
     case RecoveryPhase::kOpen: return "open";
     case RecoveryPhase::kMove: return "move";
+    case RecoveryPhase::kJoin: return "join";
     case RecoveryPhase::kLoad: return "load";
   }
   return "?";
@@ -53,6 +52,7 @@ const char* Name(RecoveryFault::Kind kind) {
     case RecoveryFault::Kind::kKillTwo: return "two workers are killed";
     case RecoveryFault::Kind::kKillWriting: return "a worker is killed as it uses the disk";
     case RecoveryFault::Kind::kFreeze: return "a worker freezes";
+    case RecoveryFault::Kind::kLoseHost: return "a host is lost";
     case RecoveryFault::Kind::kKillStarter: return "the starter is killed";
     case RecoveryFault::Kind::kPower: return "the power fails";
     case RecoveryFault::Kind::kDiskError: return "the disk refuses an operation";
@@ -99,10 +99,9 @@ std::unique_ptr<RecoveryWorld::Process> RecoveryWorld::StartProcess(WorkerId wor
   auto process = std::make_unique<Process>();
   process->id = ++num_processes_;
   process->index = worker;
-  process->facts = facts_;
   process->files = std::make_unique<disk::ProcessFiles>(&disk_);
   process->worker =
-      std::make_unique<VirtualWorker>(worker, epoch_, *facts_, process->files.get(), this);
+      std::make_unique<VirtualWorker>(worker, epoch_, facts_, process->files.get(), this);
   return process;
 }
 
@@ -123,11 +122,28 @@ void RecoveryWorld::Kill(Process* process, const std::string& how) {
   }
   process->files->Kill();
   process->worker.reset();
+  process->pieces.clear();
   const bool lingers = std::any_of(lingering_.begin(), lingering_.end(),
                                    [&](const auto& one) { return one.get() == process; });
   if (lingers) return;  // nobody notices
-  notices_.push_back({Kind::kExit, process->index, process->id});
-  if (process->is_connected) notices_.push_back({Kind::kLost, process->index, process->id});
+  // Only its agent sees a process end.
+  const bool is_seen = !hosts_.are_used() || !hosts_.IsDead(hosts_.HostOf(process->index));
+  if (is_seen) notices_.push_back({Kind::kExit, process->index, process->id, HostId()});
+  if (process->is_connected)
+    notices_.push_back({Kind::kLost, process->index, process->id, HostId()});
+}
+
+void RecoveryWorld::LoseHost(uint64_t who) {
+  const HostId host(static_cast<int32_t>(who % hosts_.size()));
+  if (hosts_.IsDead(host)) return;
+  ++num_faults_;
+  ++num_hosts_lost_;
+  TellStarter(absl::StrCat("  host ", host, " is lost"));
+  hosts_.Die(host);
+  for (const WorkerId worker : workers_) {
+    if (hosts_.HostOf(worker) == host) Kill(processes_[worker].get(), " with its host");
+  }
+  notices_.push_back({Kind::kLost, WorkerId(), 0, host});
 }
 
 void RecoveryWorld::StartStarter() {
@@ -137,6 +153,7 @@ void RecoveryWorld::StartStarter() {
     TellStarter("the machine starts again");
   }
   loses_power_ = is_gone_ = false;
+  hosts_ = RecoveryHosts();  // a person gives hosts that live
   starter_files_ = std::make_unique<disk::ProcessFiles>(&disk_);
 }
 
@@ -177,9 +194,17 @@ const VirtualGroup* RecoveryWorld::FindGroup(int64_t id) const {
   return nullptr;
 }
 
+const VirtualWorker* RecoveryWorld::Find(WorkerId worker) const {
+  return processes_[worker]->worker.get();
+}
+
 const VirtualGroup* RecoveryWorld::GroupOf(WorkerId worker) const {
-  const Process& process = *processes_[worker];
-  return process.worker == nullptr ? nullptr : process.worker->group();
+  const VirtualWorker* const found = Find(worker);
+  return found == nullptr ? nullptr : found->group();
+}
+
+int64_t RecoveryWorld::ProcessOf(WorkerId worker) const {
+  return Find(worker) == nullptr ? 0 : processes_[worker]->id;
 }
 
 // --- Faults ---
@@ -215,6 +240,9 @@ void RecoveryWorld::Fire(const RecoveryFault& fault) {
       disk_.FailAt(disk_.operations() + 1 + static_cast<int64_t>(Draw(kOperationsOfWriting)),
                    Draw(2) == 0 ? EIO : ENOSPC);
       return;
+    case RecoveryFault::Kind::kLoseHost:
+      if (hosts_.are_used()) return LoseHost(fault.who);
+      break;
     default: break;
   }
   Process* const victim = VictimOf(fault.who);
@@ -227,7 +255,7 @@ void RecoveryWorld::Fire(const RecoveryFault& fault) {
     case RecoveryFault::Kind::kFreeze:
       victim->is_frozen = true;
       victim->activity = victim->worker->Activity();
-      notices_.push_back({Kind::kFrozen, victim->index, victim->id});
+      notices_.push_back({Kind::kFrozen, victim->index, victim->id, HostId()});
       return;
     case RecoveryFault::Kind::kKillTwo:
       Kill(victim, "");
@@ -289,6 +317,8 @@ bool RecoveryWorld::Step() {
     if (!process->in.empty()) choices_.emplace_back(Event::kHear, process);
     if (process->worker->CanAct()) choices_.emplace_back(Event::kAct, process);
     if (process->worker->CanWrite()) choices_.emplace_back(Event::kWrite, process);
+    if (process->worker->CanSend()) choices_.emplace_back(Event::kSend, process);
+    if (!process->pieces.empty()) choices_.emplace_back(Event::kTakePiece, process);
   }
   for (const std::unique_ptr<Process>& process : lingering_) {
     choices_.emplace_back(Event::kEnd, process.get());
@@ -319,6 +349,8 @@ void RecoveryWorld::Do(Event event, Process* process) {
       process->worker->Write();
       acting_ = nullptr;
       return CheckDisk(process);
+    case Event::kSend: return process->worker->Send();
+    case Event::kTakePiece: return TakePiece(process);
     case Event::kSay: return Say(process);
     case Event::kHello:
       process->has_said_hello = true;
@@ -376,6 +408,26 @@ void RecoveryWorld::Hear(Process* process) {
       return;
     case ToWorker::Kind::kEpoch: process->worker->HearEpoch(message.epoch); return;
     case ToWorker::Kind::kValue: process->worker->HearValue(message.number, message.value); return;
+  }
+}
+
+void RecoveryWorld::Carry(WorkerId from, WorkerId to, uint32_t epoch, int64_t step,
+                          const std::string& piece) {
+  Process& buddy = *processes_[to];
+  if (buddy.worker != nullptr)
+    buddy.pieces.push_back({from, processes_[from]->id, epoch, step, piece});
+}
+
+void RecoveryWorld::TakePiece(Process* process) {
+  const Piece piece = std::move(process->pieces.front());
+  process->pieces.pop_front();
+  if (!process->worker->HearPiece(piece.from, piece.epoch, piece.step, piece.bytes)) {
+    ++num_fenced_;
+    return;
+  }
+  Process& from = *processes_[piece.from];
+  if (from.id == piece.from_process && from.worker != nullptr) {
+    from.worker->HearTaken(piece.epoch, piece.step, static_cast<int64_t>(piece.bytes.size()));
   }
 }
 
@@ -458,15 +510,28 @@ void RecoveryWorld::Greet() {
   TellStarter(absl::StrCat("process ", process.id, " says hello as ", LabelOf(hello.worker)));
   presence_[hello.worker] = Presence::kConnected;
   process.is_connected = true;
-  if (process.worker == nullptr) notices_.push_back({Kind::kLost, hello.worker, process.id});
+  if (process.worker == nullptr)
+    notices_.push_back({Kind::kLost, hello.worker, process.id, HostId()});
+}
+
+// The agent of a host gives no answer any more: its processes have ended.
+void RecoveryWorld::NoticeLostHost(HostId host) {
+  TellStarter(absl::StrCat("the starter notices that host ", host, " is lost"));
+  hosts_.NoteLost(host);
+  for (const WorkerId worker : workers_) {
+    if (hosts_.HostOf(worker) != host || processes_[worker]->worker != nullptr) continue;
+    notices_.push_back({Kind::kExit, worker, processes_[worker]->id, HostId()});
+  }
 }
 
 void RecoveryWorld::NoticeFailure() {
   const size_t which = Draw(notices_.size());
   const Notice notice = notices_[which];
   notices_.erase(notices_.begin() + static_cast<std::ptrdiff_t>(which));
+  if (notice.host.has_value()) return NoticeLostHost(notice.host);
   Process& process = *processes_[notice.worker];
   if (process.id != notice.process) return;  // its process has started anew
+  if (!IsOfJob(notice.worker)) return;       // it has left the job
   TellStarter(
       absl::StrCat("the starter notices of ", LabelOf(notice.worker), ": ", ReasonOf(notice.kind)));
   launch::FailureEvent event;
@@ -501,17 +566,17 @@ absl::StatusOr<IdVector<WorkerId, VirtualAnswer>> RecoveryWorld::Call(
   call_ = Pending();
   call_.number = ++num_calls_;
   call_.answers.resize(processes_.size());
-  call_.num_missing = processes_.size();
-  for (const WorkerId worker : processes_.ids()) {
+  call_.num_missing = workers_.size();
+  for (const WorkerId worker : workers_) {
     if (presence_[worker] != Presence::kConnected)
       call_.error.Update(absl::UnavailableError(LabelOf(worker) + " is not connected"));
   }
   if (options_.tells) {
-    TellStarter(absl::StrCat("the starter commands '", Name(commands[WorkerId(0)].kind),
+    TellStarter(absl::StrCat("the starter commands '", Name(commands[workers_.front()].kind),
                              "' in epoch ", epoch_));
   }
   if (call_.error.ok()) {
-    for (const WorkerId worker : processes_.ids()) {
+    for (const WorkerId worker : workers_) {
       processes_[worker]->in.push_back(
           {ToWorker::Kind::kCommand, call_.number, epoch_, commands[worker], ""});
     }
@@ -525,7 +590,8 @@ absl::StatusOr<IdVector<WorkerId, VirtualAnswer>> RecoveryWorld::Call(
     return call_.error;
   }
   IdVector<WorkerId, VirtualAnswer> answers;
-  for (std::optional<VirtualAnswer>& answer : call_.answers) answers.push_back(std::move(*answer));
+  for (std::optional<VirtualAnswer>& answer : call_.answers)
+    answers.push_back(answer.has_value() ? std::move(*answer) : VirtualAnswer());
   return answers;
 }
 
@@ -535,7 +601,7 @@ absl::Status RecoveryWorld::WaitForHellos() {
   absl::Status verdict;
   const bool goes_on = Await("hellos", [&] {
     bool has_all = true;
-    for (const WorkerId worker : presence_.ids()) {
+    for (const WorkerId worker : workers_) {
       if (presence_[worker] == Presence::kLost)
         verdict.Update(absl::UnavailableError(LabelOf(worker) + " is lost"));
       has_all = has_all && presence_[worker] == Presence::kConnected;
@@ -547,92 +613,6 @@ absl::Status RecoveryWorld::WaitForHellos() {
     return has_all || !verdict.ok();
   });
   return goes_on ? verdict : absl::CancelledError("the starter is gone");
-}
-
-absl::Status RecoveryWorld::StartFleet(const WorkerFacts& facts, uint32_t epoch) {
-  facts_ = std::make_shared<const WorkerFacts>(facts);
-  epoch_ = epoch;
-  fence_.emplace(epoch);
-  values_ = control::PublishedValues();
-  failures_.clear();
-  lost_.clear();
-  processes_.clear();
-  gone_groups_.clear();
-  presence_ = IdVector<WorkerId, Presence>(facts.ranks_of.size(), Presence::kAwaited);
-  TellStarter(absl::StrCat("all processes start in epoch ", epoch, ": ", facts.layout.ToText()));
-  for (const WorkerId worker : facts.ranks_of.ids()) processes_.push_back(StartProcess(worker));
-  return WaitForHellos();
-}
-
-std::string RecoveryWorld::EndFleet() {
-  failures_.insert(failures_.end(), lost_.begin(), lost_.end());
-  std::string reported;
-  for (const launch::FailureEvent& event : failures_) {
-    const bool lives = event.kind != Kind::kFrozen && processes_.Has(event.worker) &&
-                       processes_[event.worker]->worker != nullptr;
-    if (lives && presence_[event.worker] == Presence::kConnected) {
-      reported = absl::StrCat("a failure of ", LabelOf(event.worker),
-                              ", whose process lives: ", event.reason);
-    }
-  }
-  for (const std::unique_ptr<Process>& process : processes_) process->files->Kill();
-  processes_.clear();
-  failures_.clear();
-  lost_.clear();
-  hellos_.clear();
-  notices_.clear();
-  return reported;
-}
-
-std::optional<launch::JobFailure> RecoveryWorld::ReportLoss() {
-  const auto is_known = [this] {
-    const bool has_end =
-        std::any_of(failures_.begin(), failures_.end(), [](const launch::FailureEvent& event) {
-          return fleet::IsLoss(event) && event.kind != Kind::kLost;
-        });
-    return has_end && lost_.empty();
-  };
-  Enter(RecoveryPhase::kNotice);
-  while (!is_known() && !(notices_.empty() && lost_.empty())) {
-    if (!Step()) return std::nullopt;
-  }
-  if (is_gone_ || fleet::LostWorkers(failures_).empty()) return std::nullopt;
-  const auto first = std::find_if(failures_.begin(), failures_.end(), fleet::IsLoss);
-  launch::JobFailure failure;
-  failure.who = LabelOf(first->worker);
-  failure.what = first->reason;
-  failure.where = absl::StrCat(LabelOf(first->worker), ": ", first->last_activity);
-  failure.time_ms = now_;
-  return failure;
-}
-
-absl::Status RecoveryWorld::BeginEpoch() {
-  if (is_gone_) return absl::CancelledError("the starter is gone");
-  IdVector<WorkerId, bool> is_connected;
-  for (const Presence presence : presence_)
-    is_connected.push_back(presence == Presence::kConnected);
-  const std::vector<WorkerId> lost = fleet::LostWorkers(failures_);
-  if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
-  const std::vector<WorkerId> replaced = fleet::WorkersToReplace(lost, is_connected);
-  // The thread that watches the processes comes to the request a moment later.
-  for (uint64_t events = Draw(kEventsBeforeEpoch); events > 0; --events) Step();
-  if (is_gone_) return absl::CancelledError("the starter is gone");
-  fence_->Begin(++epoch_);
-  values_ = control::PublishedValues();
-  TellStarter(absl::StrCat("epoch ", epoch_, " begins"));
-  for (const WorkerId worker : replaced) {
-    processes_[worker]->files->Kill();
-    processes_[worker] = StartProcess(worker);
-    presence_[worker] = Presence::kAwaited;
-    TellStarter(absl::StrCat("process ", processes_[worker]->id, " starts as ", LabelOf(worker)));
-  }
-  for (const std::unique_ptr<Process>& process : processes_) {
-    if (process->is_connected) process->in.push_back({ToWorker::Kind::kEpoch, 0, epoch_, {}, ""});
-  }
-  fleet::DropSettled(replaced, &failures_);
-  fleet::DropSettled(replaced, &lost_);
-  Enter(RecoveryPhase::kHello);
-  return WaitForHellos();
 }
 
 }  // namespace weir::chaos

@@ -5,7 +5,8 @@
 //
 // The world stands in the places of Coordinator, Supervisor and Fleet. What these decide, it
 // decides with the product's code: the fence of epochs (epoch_fence.h), the published values
-// (published_values.h), whom a failure takes away and who starts anew (losses.h).
+// (published_values.h), whom a failure takes away and who starts anew (losses.h), on which host
+// (host_places.h), and with which ranks if the mesh becomes smaller (mesh_change.h).
 //
 // The starter's code calls the world and blocks: Call and the other functions that wait let events
 // happen until they are done. Thread rule: one thread.
@@ -15,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/control/epoch_fence.h"
 #include "runtime/control/published_values.h"
+#include "tests/chaos/recovery_hosts.h"
 #include "tests/chaos/recovery_worker.h"
 #include "tests/disk/process_files.h"
 #include "tests/disk/simulated_disk.h"
@@ -43,6 +46,7 @@ enum class RecoveryPhase : uint8_t {
   kStanding,  // workers tell what they have
   kOpen,      // ranks open in the new epoch
   kMove,      // states move between workers
+  kJoin,      // buddies join
   kLoad,      // states are read from files
 };
 inline constexpr int kNumRecoveryPhases = static_cast<int>(RecoveryPhase::kLoad) + 1;
@@ -54,6 +58,7 @@ struct RecoveryFault {
     kKillTwo,      // two workers at once
     kKillWriting,  // a worker, at an operation on the disk
     kFreeze,       // a worker says nothing any more, and acts again once it is cut off
+    kLoseHost,     // a host, with all its workers
     kKillStarter,
     kPower,      // of the machine: all processes and what is not on disk
     kDiskError,  // the disk refuses one operation
@@ -61,7 +66,7 @@ struct RecoveryFault {
   Kind kind = Kind::kKill;
   RecoveryPhase phase = RecoveryPhase::kRun;
   int64_t after = 1;  // so many events or operations of the disk in that phase
-  uint64_t who = 0;   // the worker, modulo their number
+  uint64_t who = 0;   // the worker or host, modulo their number
 };
 const char* Name(RecoveryFault::Kind kind);
 
@@ -92,8 +97,16 @@ class RecoveryWorld final : public WorkerWorld {
   void BeginStarterDisk();
   void EndStarterDisk();
 
-  // Starts all processes of a job and waits for their hellos.
-  absl::Status StartFleet(const WorkerFacts& facts, uint32_t epoch);
+  // The hosts of a start of the job, and of its workers.
+  struct Places {
+    hosts::HostList listed;  // empty: one machine
+    IdVector<WorkerId, HostId> host_of;
+    std::set<HostId> lost;  // in earlier starts
+  };
+  // Starts all processes of a job and waits for their hellos. kFailedPrecondition: a host that must
+  // come is lost.
+  absl::Status StartFleet(std::shared_ptr<const WorkerFacts> facts, uint32_t epoch,
+                          const Places& places);
   // Ends all processes of the job. Returns "" or what Fleet::Finish would report as a failure.
   std::string EndFleet();
   // Sends commands[w] to worker w, and waits for all answers or the first error, as
@@ -103,8 +116,29 @@ class RecoveryWorld final : public WorkerWorld {
   absl::StatusOr<IdVector<WorkerId, VirtualAnswer>> CallAll(const VirtualCommand& command);
   // As Fleet::ReportLoss; nullopt: no process was lost.
   std::optional<launch::JobFailure> ReportLoss();
-  // As Fleet::BeginEpoch.
-  absl::Status BeginEpoch();
+  // As Fleet::ForeseeReplacement.
+  struct Foreseen {
+    bool have_places = true;
+    int ranks_left = 0;
+    std::vector<WorkerId> lost;
+  };
+  Foreseen Foresee() const;
+  // As Fleet::BeginEpoch, Fleet::Spread and Fleet::DismissIdle.
+  enum class Replace : uint8_t { kAll, kNone };
+  absl::Status BeginEpoch(Replace replace);
+  absl::StatusOr<IdVector<WorkerId, std::vector<RankId>>> Spread(int num_ranks) const;
+  void SetFacts(std::shared_ptr<const WorkerFacts> facts) { facts_ = std::move(facts); }
+  void DismissIdle();
+  // The workers of the job, and what Fleet tells of them and of its hosts.
+  const std::vector<WorkerId>& workers() const { return workers_; }
+  int num_ranks_at_start() const;
+  int NumRanksLeft() const;
+  const RecoveryHosts& hosts() const { return hosts_; }
+  IdVector<WorkerId, std::string> HostNames() const;
+  // Returns the number of a worker's process; 0: it does not live.
+  int64_t ProcessOf(WorkerId worker) const;
+  // Returns the worker itself; null: its process does not live.
+  const VirtualWorker* Find(WorkerId worker) const;
   uint32_t epoch() const { return epoch_; }
   const VirtualGroup* GroupOf(WorkerId worker) const;
 
@@ -112,7 +146,9 @@ class RecoveryWorld final : public WorkerWorld {
   const std::string& violation() const { return violation_; }
   const std::vector<std::string>& story() const { return story_; }
   void TellStarter(const std::string& what);
-  int64_t num_faults() const { return num_faults_; }      // that came
+  int64_t num_faults() const { return num_faults_; }  // that came
+  int64_t num_hosts_lost() const { return num_hosts_lost_; }
+  int64_t num_moved() const { return num_moved_; }        // workers that started on another host
   int64_t num_fenced() const { return num_fenced_; }      // messages that were refused
   int64_t num_poisoned() const { return num_poisoned_; }  // deaths at the poisoned step
 
@@ -121,6 +157,8 @@ class RecoveryWorld final : public WorkerWorld {
   void Publish(WorkerId worker, uint32_t epoch, const std::string& key,
                const std::string& value) override;
   void Fetch(WorkerId worker, uint32_t epoch, const std::string& key, int64_t request) override;
+  void Carry(WorkerId from, WorkerId to, uint32_t epoch, int64_t step,
+             const std::string& piece) override;
   int64_t NewGroupId() override { return ++num_groups_; }
   const VirtualGroup* FindGroup(int64_t id) const override;
   uint64_t Draw(uint64_t bound) override;
@@ -143,18 +181,26 @@ class RecoveryWorld final : public WorkerWorld {
     VirtualAnswer answer;
     std::string key, value;
   };
+  // A piece of a copy on its way to the buddy of a worker.
+  struct Piece {
+    WorkerId from;
+    int64_t from_process = 0;
+    uint32_t epoch = 0;
+    int64_t step = 0;
+    std::string bytes;
+  };
   struct Process {
     int64_t id = 0;  // as a process number of the system
     WorkerId index;
-    std::shared_ptr<const WorkerFacts> facts;  // outlives worker, as files do
-    std::unique_ptr<disk::ProcessFiles> files;
-    std::unique_ptr<VirtualWorker> worker;  // null: the process has ended
+    std::unique_ptr<disk::ProcessFiles> files;  // outlives worker
+    std::unique_ptr<VirtualWorker> worker;      // null: the process has ended
     bool is_frozen = false;
     bool has_said_hello = false;
     bool is_connected = false;
     std::string activity;  // when it failed
     std::deque<ToWorker> in;
     std::deque<ToStarter> out;
+    std::deque<Piece> pieces;
   };
   struct Hello {
     WorkerId worker;
@@ -166,6 +212,7 @@ class RecoveryWorld final : public WorkerWorld {
     launch::FailureEvent::Kind kind = launch::FailureEvent::Kind::kExit;
     WorkerId worker;
     int64_t process = 0;
+    HostId host;  // that is lost; then there is no worker
   };
   enum class Presence : uint8_t { kAwaited, kConnected, kLost };
   struct Pending {  // a call under way
@@ -178,6 +225,8 @@ class RecoveryWorld final : public WorkerWorld {
     kHear,
     kAct,
     kWrite,
+    kSend,
+    kTakePiece,
     kSay,
     kHello,
     kGreet,
@@ -195,12 +244,20 @@ class RecoveryWorld final : public WorkerWorld {
   absl::Status WaitForHellos();
 
   std::unique_ptr<Process> StartProcess(WorkerId worker);
+  absl::Status StartOneAnew(WorkerId worker, const std::vector<WorkerId>& starting);
+  absl::Status TakePlaces(const std::vector<WorkerId>& starting);
+  void Leave(const std::vector<WorkerId>& gone);
+  bool IsOfJob(WorkerId worker) const;
+  std::vector<WorkerId> WorkersToStart() const;
   void Kill(Process* process, const std::string& how);
+  void LoseHost(uint64_t who);
   void LoseStarter(bool loses_power);
   void Hear(Process* process);
   void Say(Process* process);
   void Greet();
+  void TakePiece(Process* process);
   void NoticeFailure();
+  void NoticeLostHost(HostId host);
   void ActOf(Process* process);
   void CheckDisk(Process* process);
 
@@ -216,6 +273,9 @@ class RecoveryWorld final : public WorkerWorld {
   std::unique_ptr<disk::ProcessFiles> starter_files_;
   std::shared_ptr<const WorkerFacts> facts_;
   IdVector<WorkerId, std::unique_ptr<Process>> processes_;
+  std::vector<WorkerId> workers_;       // of the job
+  IdVector<WorkerId, size_t> room_of_;  // for ranks
+  RecoveryHosts hosts_;
   std::vector<std::unique_ptr<Process>> lingering_;  // of a starter that is gone
   std::vector<VirtualGroup> gone_groups_;  // of processes that were killed, without values
   std::vector<Hello> hellos_;
@@ -237,6 +297,7 @@ class RecoveryWorld final : public WorkerWorld {
   bool is_gone_ = false, loses_power_ = false;
   Process* acting_ = nullptr;  // whose worker acts
   int64_t now_ = 0, num_processes_ = 0, num_groups_ = 0;
+  int64_t num_hosts_lost_ = 0, num_moved_ = 0;
   int64_t num_faults_ = 0, num_fenced_ = 0, num_poisoned_ = 0;
   std::string violation_;
   std::vector<std::string> story_;
