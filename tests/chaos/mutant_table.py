@@ -325,8 +325,6 @@ _LOST_HOST_MUTANTS = [
               Expression(BUDDY_PACE, "step == *begun_", "step >= 0")),
     _recovery("buddy-copy-of-another-step", "A copy at a buddy counts, whatever its step is.",
               Expression(RECOVERY_PLAN, "copy.charge != of.worker || copy.step != step", "copy.charge != of.worker")),
-    _recovery("copies-of-the-old-mesh", "Copies from before a change of the mesh count as those of the new one.",
-              Expression(EPOCH_START, "of.copies != mesh", "false")),
     _recovery("room-for-everybody", "A host in reserve takes the place of every host that is lost.",
               Statement(HOST_PLACES, "counts[to] += taken;", "")),
     _recovery("lost-host-has-room", "The workers of a lost host start on another lost one.",

@@ -146,7 +146,7 @@ absl::Status RecoveryWorld::TakePlaces(const std::vector<WorkerId>& starting) {
                                : "hosts have room for the workers of a lost one, and get none");
   }
   if (!places.has_value())
-    return absl::FailedPreconditionError("a host is lost, and no other takes its place");
+    return absl::ResourceExhaustedError("a host is lost, and no other takes its place");
   for (const WorkerId worker : starting) {
     const HostId before = hosts_.HostOf(worker);
     if (const std::string wrong = hosts_.Move(worker, (*places)[worker], workers_); !wrong.empty())
@@ -188,7 +188,7 @@ void RecoveryWorld::Leave(const std::vector<WorkerId>& gone) {
 absl::StatusOr<IdVector<WorkerId, std::vector<RankId>>> RecoveryWorld::Spread(int num_ranks) const {
   auto ranks_of = fleet::SpreadOver(workers_, room_of_, num_ranks);
   if (!ranks_of.has_value())
-    return absl::FailedPreconditionError("the processes have no room for so many ranks");
+    return absl::ResourceExhaustedError("the processes have no room for so many ranks");
   return *std::move(ranks_of);
 }
 

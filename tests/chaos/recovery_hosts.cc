@@ -58,16 +58,18 @@ std::string RecoveryHosts::Move(WorkerId worker, HostId to, const std::vector<Wo
 }
 
 bool RecoveryHosts::HasRoom(const std::vector<WorkerId>& workers) const {
-  size_t moving = 0, fullest = 0, room = 0;
+  // A host without slots takes the place of one host, and one with slots takes workers. Either all
+  // hosts are listed with slots, or none is.
+  const bool has_slots = are_used() && listed_.front().slots > 0;
+  size_t moving = 0, room = 0;
   for (const HostId host : listed_.ids()) {
-    fullest = std::max(fullest, CountOn(host, workers));
-    if (lost_.count(host) > 0) moving += CountOn(host, workers);
-  }
-  for (const HostId host : listed_.ids()) {
-    if (lost_.count(host) > 0) continue;
     const size_t count = CountOn(host, workers);
     const auto slots = static_cast<size_t>(listed_[host].slots);
-    room += slots > 0 ? slots - std::min(slots, count) : count == 0 ? fullest : 0;
+    if (lost_.count(host) > 0) {
+      moving += has_slots || count == 0 ? count : 1;
+    } else {
+      room += has_slots ? slots - std::min(slots, count) : count == 0 ? 1 : 0;
+    }
   }
   return moving <= room;
 }

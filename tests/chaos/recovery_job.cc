@@ -116,6 +116,9 @@ class RecoveryJob {
         CheckFolder();
         return;
       }
+      if (is_noted_ && !RanksAreGone(trained) && !absl::IsResourceExhausted(trained))
+        return Violate(
+            absl::StrCat("a recovery ends with an error of its own: ", trained.message()));
       if (is_lacking_hosts_) refusal_ = "a lost host must come";
       if (refusal_.empty() && !is_noted_ && !NoteFailure(trained)) return;
       world_.EndFleet();
