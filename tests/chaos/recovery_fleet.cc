@@ -153,6 +153,7 @@ absl::Status RecoveryWorld::TakePlaces(const std::vector<WorkerId>& starting) {
       Violate(wrong);
     if (before != (*places)[worker]) ++num_moved_;
   }
+  if (!violation_.empty()) return absl::CancelledError("workers have wrong places");
   return absl::OkStatus();
 }
 
