@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/name_pattern.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -19,13 +20,17 @@ std::string SomeWeights(const Model& model) {
   return text;
 }
 
+bool Fits(const ModelWeight& weight, const std::string& pattern) {
+  return FitsPattern(weight.name, pattern, Wildcards::kStarAndQuestionMark);
+}
+
 // Refuses a group whose weights all belong to earlier groups: it would have no effect.
 absl::Status CheckHasWeight(const std::vector<GroupSettings>& groups, int g,
                             const std::vector<ModelWeight>& weights) {
   const ModelWeight* lost = nullptr;  // a weight that fits and belongs to another group
   for (const ModelWeight& weight : weights) {
     if (weight.group == g) return absl::OkStatus();
-    if (lost == nullptr && FitsPattern(weight.name, groups[g].patterns[0])) lost = &weight;
+    if (lost == nullptr && Fits(weight, groups[g].patterns[0])) lost = &weight;
   }
   return Rejected(
       {"W0085", absl::StrCat("training.group[", g, "]"),
@@ -54,27 +59,6 @@ void FreezeParameters(Module* module) {
 
 }  // namespace
 
-bool FitsPattern(const std::string& name, const std::string& pattern) {
-  // The last star, and the place in the name up to which it reaches so far.
-  size_t n = 0, p = 0, star = std::string::npos, reached = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      reached = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      n = ++reached;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
 absl::Status ApplyGroups(const std::vector<GroupSettings>& groups, Module* module) {
   if (groups.empty()) return absl::OkStatus();
   std::vector<ModelWeight>& weights = module->model.weights;
@@ -82,7 +66,7 @@ absl::Status ApplyGroups(const std::vector<GroupSettings>& groups, Module* modul
     for (const std::string& pattern : groups[g].patterns) {
       bool fits = false;
       for (ModelWeight& weight : weights) {
-        if (!FitsPattern(weight.name, pattern)) continue;
+        if (!Fits(weight, pattern)) continue;
         fits = true;
         if (weight.group < 0) weight.group = static_cast<int>(g);
       }

@@ -2,7 +2,6 @@
 // Thread rule: pure functions.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,11 +10,8 @@
 
 namespace weir::compiler {
 
-// Returns whether `name` fits `pattern`, in which `*` stands for any characters and `?` for one.
-bool FitsPattern(const std::string& name, const std::string& pattern);
-
-// Sets the group of each weight, and freezes the weights of groups that are frozen. Refuses a
-// pattern that no weight fits (W0082).
+// Sets the group of each weight by patterns in which `*` stands for any characters and `?` for one,
+// and freezes the weights of groups that are frozen. Refuses a pattern that no weight fits (W0082).
 absl::Status ApplyGroups(const std::vector<GroupSettings>& groups, Module* module);
 
 }  // namespace weir::compiler

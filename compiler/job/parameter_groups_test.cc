@@ -9,21 +9,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(FitsPattern, AStarStandsForAnyCharactersAndAQuestionMarkForOne) {
-  EXPECT_TRUE(FitsPattern("layers.0.wq", "layers.0.wq"));
-  EXPECT_TRUE(FitsPattern("layers.0.wq", "*"));
-  EXPECT_TRUE(FitsPattern("layers.0.wq", "*.wq"));
-  EXPECT_TRUE(FitsPattern("layers.0.wq", "layers.?.w*"));
-  EXPECT_TRUE(FitsPattern("layers.10.wq", "layers.*.wq"));
-  EXPECT_TRUE(FitsPattern("aXbXb", "a*Xb")) << "the star goes back";
-  EXPECT_TRUE(FitsPattern("", "*"));
-  EXPECT_FALSE(FitsPattern("layers.10.wq", "layers.?.wq"));
-  EXPECT_FALSE(FitsPattern("layers.0.wq", "wq"));
-  EXPECT_FALSE(FitsPattern("layers.0.wqx", "*.wq"));
-  EXPECT_FALSE(FitsPattern("wq", "wq?"));
-  EXPECT_FALSE(FitsPattern("", "?"));
-}
-
 // Returns a module with two calls of a function with parameters w and bias.
 Module TwoLayers() {
   Module module;

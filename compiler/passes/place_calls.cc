@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
+#include "runtime/base/name_pattern.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -19,26 +19,8 @@ namespace {
 // The most names that a message lists.
 constexpr size_t kNamesShown = 12;
 
-// Returns whether `pattern`, in which a star stands for any characters, is all of `name`.
-bool Matches(absl::string_view pattern, absl::string_view name) {
-  // `star` and `resume` are the last star and the end of what it stands for so far.
-  size_t p = 0, n = 0, star = absl::string_view::npos, resume = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p;
-      ++n;
-    } else if (star != absl::string_view::npos) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
+bool Matches(const std::string& pattern, const std::string& name) {
+  return FitsPattern(name, pattern, Wildcards::kStar);
 }
 
 std::string ToText(const PipelineSettings::Place& place) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/name_pattern.h"
 #include "runtime/base/status.h"
 #include "tools/trace/report_text.h"
 
@@ -33,24 +34,8 @@ constexpr double kGainMin = 0.002;               // of the step; less is not tol
 constexpr int64_t kActsReplayedMax = 1'000'000;  // by all that is tried unasked: about a second
 constexpr int64_t kTriesMin = 6;                 // of long traces
 
-// A `*` stands for any text.
 bool Matches(absl::string_view pattern, absl::string_view name) {
-  size_t p = 0, n = 0, star = absl::string_view::npos, from = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      from = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p;
-      ++n;
-    } else if (star != absl::string_view::npos) {  // the last star takes one more
-      p = star + 1;
-      n = ++from;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == absl::string_view::npos;
+  return FitsPattern(name, pattern, Wildcards::kStar);
 }
 
 // Returns whether the register is a place that is written again when all have read it, as a weight
