@@ -2,7 +2,7 @@
 // tools/fleet/buddy_copies.cc. Who is whose buddy, when copies are due and whether they have
 // arrived is decided by the product (buddy_choice.h, buddy_pace.h, recovery_plan.h).
 //
-// What must hold: a buddy is on another host wherever the job has one, and once copies have arrived
+// The invariants: a buddy is on another host wherever the job has one, and once copies have arrived
 // everywhere, no loss of one host, or on one host of one process, takes a state from memory. Until
 // later copies have arrived everywhere, nobody who lives drops them.
 // Thread rule: one thread.

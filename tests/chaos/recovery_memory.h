@@ -1,4 +1,4 @@
-// What the memory of a job has at a moment: counts elements, independently of the product's plan
+// Counts the elements that the memory of a job has at a moment, independently of the product's plan
 // for a recovery (recovery_plan.h). Thread rule: pure functions.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace weir::chaos {
 
-// What a worker says that it has.
+// A MemoryOfWorker lists the states that a worker reports.
 struct MemoryOfWorker {
   WorkerId worker;
   fleet::WorkerStanding standing;

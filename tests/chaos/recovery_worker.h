@@ -34,7 +34,7 @@
 
 namespace weir::chaos {
 
-// What workers of one mesh of a job have in common.
+// All workers of one mesh of a job share these facts.
 struct WorkerFacts {
   RecoveryLayout layout;
   IdVector<WorkerId, std::vector<RankId>> ranks_of;  // a worker may have none
@@ -159,8 +159,8 @@ class VirtualWorker {
   void HearCommand(int64_t call, VirtualCommand command);
   void HearEpoch(uint32_t epoch);
   void HearValue(int64_t request, const std::string& value);
-  // What comes from other workers: a piece of a charge's copy, sent in `epoch`, and the news that
-  // the buddy has taken `bytes` of the copy of `step`. HearPiece returns whether the piece counts.
+  // Other workers send a piece of a charge's copy, in `epoch`, and the news that the buddy has
+  // taken `bytes` of the copy of `step`. HearPiece returns whether the piece counts.
   bool HearPiece(WorkerId charge, uint32_t epoch, int64_t step, const std::string& piece);
   void HearTaken(uint32_t epoch, int64_t step, int64_t bytes);
 

@@ -21,7 +21,7 @@ KERNEL_TESTS = ["ops/kernels/cpu/kernels_cuda_emulated_test", "ops/testing/law_c
 DEVICE_TESTS = ["runtime/device/cuda/gpu_conformance_test", "runtime/device/device_test"]
 # The suite of collectives over NCCL: one rank, and two processes on the one GPU.
 NCCL_TEST = "runtime/collective/nccl_collective_test"
-# What `prepare` packs beside weir itself.
+# `prepare` packs these programs beside weir itself.
 TESTS = [*KERNEL_TESTS, *DEVICE_TESTS, NCCL_TEST]
 
 LAYOUTS = ["dp=2", "tp=2", "pp=2", "dp=2,tp=2"]

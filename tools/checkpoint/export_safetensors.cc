@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kEnding[] = ".safetensors";
-// What follows the name of a weight in that of its average (Training::average of proto/job.proto).
+// An average is named WEIGHT/average (Training::average of proto/job.proto).
 constexpr char kAverageEnding[] = "/average";
 
 // Puts the average of each weight that has one in the place of the weight.

@@ -170,7 +170,7 @@ class Planner {
     const auto of_name = pieces.find(shard.name);
     if (of_name == pieces.end()) return missing.empty() ? std::optional(transfers) : std::nullopt;
     const auto is_own = [worker](const Holder& holder) { return holder.worker == worker; };
-    // What the worker has itself travels nowhere.
+    // A worker takes its own pieces first, because they travel nowhere.
     for (const bool from_own : {true, false}) {
       for (const Piece& piece : of_name->second) {
         const auto own = std::find_if(piece.holders.begin(), piece.holders.end(), is_own);

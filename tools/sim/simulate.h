@@ -57,7 +57,7 @@ struct SimulateReport {
   double transfer = 0;  // acts that pack and fill messages
   double exposed = 0;   // idle while the needed data was under way
   double waiting = 0;   // idle while the needed data was not sent yet
-  // Of even stages, by the formula of the schedule; 0 and empty: there is no formula.
+  // The formula of the schedule gives the bubble of even stages. 0 and empty: there is no formula.
   double bubble_formula = 0;
   std::string bubble_formula_text;  // "(p-1)/(m+p-1)"
   double model_flops = 0;           // of a step: three times the flops of the forward pass

@@ -78,7 +78,8 @@ struct TraceReport {
   std::vector<ExposedReport> exposed;  // worst first
   // 1 - the share of the time in which a device works on any queue, mean over devices.
   double bubble = 0;
-  // Of even stages without waits, by the formula of the schedule; 0 and empty: there is no formula.
+  // The formula of the schedule gives the bubble of even stages without waits. 0 and empty: there
+  // is no formula.
   double bubble_formula = 0;
   std::string bubble_formula_text;  // "(p-1)/(m+p-1)"
   std::string schedule;             // of the pipeline: "1F1B"; empty: unknown

@@ -16,7 +16,7 @@ constexpr int kVersion = 13000;
 constexpr int64_t kMemoryBytes = int64_t{64} << 30;  // as much as the wall has
 constexpr int kPoison = 0xff;                        // a NaN in every format
 
-// Of all emulations. Only counts, so no order is needed.
+// All emulations add their launches here. Nothing is ordered by this number.
 std::atomic<int64_t> num_graph_launches{0};
 
 void Poison(void* at, int64_t bytes) {

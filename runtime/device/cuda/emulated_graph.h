@@ -26,7 +26,7 @@ struct EmulatedGraph {
   std::vector<std::unique_ptr<EmulatedNode>> nodes;
 };
 
-// What some streams capture until the first of them ends the capture.
+// A capture takes in the work of some streams until the first of them ends the capture.
 struct EmulatedCapture {
   const void* first_stream = nullptr;
   std::thread::id thread;
