@@ -39,6 +39,9 @@ class JobGenerator {
     if (OneIn(3)) DrawRankOrder(job.mutable_mesh());
     if (OneIn(4)) DrawPlaces(&job);
     if (OneIn(8)) DrawStagesOfRules(&job);
+    if (OneIn(2)) DrawOptimizer(job.mutable_training()->mutable_optimizer());
+    if (OneIn(4)) DrawGroups(&job);
+    if (OneIn(6)) job.mutable_training()->mutable_average();
     return job;
   }
 
@@ -255,6 +258,46 @@ class JobGenerator {
     if (training->update_every() > 1 && OneIn(2))
       training->set_update_phase(Below(training->update_every()));
     if (OneIn(5)) training->set_gradient_delay(1 + Below(2));
+  }
+
+  // Replaces the kind of the optimiser, and keeps the clipping.
+  void DrawOptimizer(proto::Optimizer* optimizer) {
+    switch (Below(4)) {
+      case 0: optimizer->mutable_lion()->set_weight_decay(OneIn(2) ? 0.1 : 0); break;
+      case 1: optimizer->mutable_lamb()->set_weight_decay(OneIn(2) ? 0.1 : 0); break;
+      case 2: optimizer->mutable_adafactor()->set_weight_decay(OneIn(2) ? 0.1 : 0); break;
+      default: {
+        proto::Optimizer::Muon* muon = optimizer->mutable_muon();
+        muon->set_plain(OneIn(3));
+        muon->set_adjust(OneIn(2) ? proto::Optimizer::Muon::RMS : proto::Optimizer::Muon::SHAPE);
+        if (OneIn(2)) muon->mutable_adamw()->set_beta2(0.95);
+      }
+    }
+  }
+
+  // Groups of the parameters with the same name in all calls, each frozen, or with a rate, a decay
+  // or an optimiser of its own.
+  void DrawGroups(proto::Job* job) {
+    std::vector<std::string> names;
+    for (const proto::Function& function : job->graph().function()) {
+      for (const proto::Parameter& parameter : function.parameter())
+        names.push_back(parameter.name());
+    }
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    std::shuffle(names.begin(), names.end(), random_);
+    names.resize(std::min<size_t>(names.size(), 1 + Below(2)));
+    for (const std::string& name : names) {
+      proto::ParameterGroup* group = job->mutable_training()->add_group();
+      group->add_pattern(absl::StrCat("*", name));
+      if (OneIn(3)) {
+        group->set_frozen(true);
+        continue;
+      }
+      if (OneIn(2)) group->set_learning_rate(0.5);
+      if (OneIn(3)) group->set_weight_decay(0.1);
+      if (OneIn(2)) DrawOptimizer(group->mutable_optimizer());
+    }
   }
 
   void DrawRuntime(proto::Job* job) {
