@@ -7,17 +7,19 @@ def _start_from(name, copts):
     if copts:
         return [], []  # A source with options of its own does not fit the header.
     return (
-        plain_or_instrumented(["-Winvalid-pch", "-include", "tools/deps/precompiled/%s.h" % name], []),
+        plain_or_instrumented([
+            "-Winvalid-pch",
+            # With a precompiled header GCC 12 takes some moves of strings for copies beyond their ends.
+            "-Wno-array-bounds",
+            "-include",
+            "tools/deps/precompiled/%s.h" % name,
+        ], []),
         plain_or_instrumented(["//tools/deps/precompiled:" + name], []),
     )
 
-def weir_cc_library(name, copts = [], deps = [], precompiled = True, **kwargs):
-    """A cc_library. Set alwayslink = True where a registration must survive the link.
-
-    With precompiled headers GCC 12 takes some moves of strings for copies beyond their ends (-Warray-bounds). Write the
-    move in another way, or set precompiled = False.
-    """
-    start_copts, start_deps = _start_from("library", copts) if precompiled else ([], [])
+def weir_cc_library(name, copts = [], deps = [], **kwargs):
+    """A cc_library. Set alwayslink = True where a registration must survive the link."""
+    start_copts, start_deps = _start_from("library", copts)
     native.cc_library(
         name = name,
         copts = WEIR_COPTS + copts + start_copts,

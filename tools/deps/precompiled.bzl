@@ -12,10 +12,11 @@ def _precompiled_header_impl(ctx):
         unsupported_features = ctx.disabled_features,
     )
 
-    # GCC looks for NAME.h.gch beside the NAME.h that -include names, so both are outputs.
+    # GCC looks for NAME.h.gch beside the NAME.h that -include names. GCC writes other bytes into NAME.h.gch each time, so
+    # sources depend on NAME.h alone: a cache of compiled files would otherwise fit no source of another checkout. One
+    # action makes both files, so NAME.h.gch is there wherever NAME.h is.
     header = ctx.actions.declare_file(ctx.label.name + ".h")
     compiled = ctx.actions.declare_file(ctx.label.name + ".h.gch")
-    ctx.actions.expand_template(template = ctx.file.src, output = header, substitutions = {})
     options = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
@@ -25,27 +26,29 @@ def _precompiled_header_impl(ctx):
         user_compile_flags = options + ["-iquote", ".", "-x", "c++-header"],
         use_pic = True,
     )
-    ctx.actions.run(
-        executable = cc_common.get_tool_for_action(
-            feature_configuration = features,
-            action_name = CPP_COMPILE_ACTION_NAME,
-        ),
-        arguments = cc_common.get_memory_inefficient_command_line(
-            feature_configuration = features,
-            action_name = CPP_COMPILE_ACTION_NAME,
-            variables = variables,
-        ),
+    compiler = cc_common.get_tool_for_action(
+        feature_configuration = features,
+        action_name = CPP_COMPILE_ACTION_NAME,
+    )
+    command_line = cc_common.get_memory_inefficient_command_line(
+        feature_configuration = features,
+        action_name = CPP_COMPILE_ACTION_NAME,
+        variables = variables,
+    )
+    ctx.actions.run_shell(
+        command = 'cp -f "$1" "$2" && shift 2 && exec "$@"',
+        arguments = [ctx.file.src.path, header.path, compiler] + command_line,
         env = cc_common.get_environment_variables(
             feature_configuration = features,
             action_name = CPP_COMPILE_ACTION_NAME,
             variables = variables,
         ),
-        inputs = depset([header] + ctx.files.hdrs, transitive = [toolchain.all_files]),
-        outputs = [compiled],
+        inputs = depset([ctx.file.src] + ctx.files.hdrs, transitive = [toolchain.all_files]),
+        outputs = [header, compiled],
         mnemonic = "WeirPrecompile",
         progress_message = "Precompiling %s" % ctx.label,
     )
-    context = cc_common.create_compilation_context(headers = depset([header, compiled] + ctx.files.hdrs))
+    context = cc_common.create_compilation_context(headers = depset([header] + ctx.files.hdrs))
     return [DefaultInfo(files = depset([compiled])), CcInfo(compilation_context = context)]
 
 precompiled_header = rule(
