@@ -11,6 +11,8 @@ def _start_from(name, copts):
             "-Winvalid-pch",
             # With a precompiled header GCC 12 takes some moves of strings for copies beyond their ends.
             "-Wno-array-bounds",
+            "-Wno-stringop-overflow",
+            "-Wno-stringop-overread",
             "-include",
             "tools/deps/precompiled/%s.h" % name,
         ], []),
