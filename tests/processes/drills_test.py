@@ -11,6 +11,7 @@ import os
 import pty
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import time
 import unittest
 
 from tests.processes import census
+from tests.processes import disk_drills
 from tests.processes import faults
 from tests.processes import weir_jobs
 
@@ -380,6 +382,18 @@ class FullOutput(weir_jobs.JobCase):
                                timeout=weir_jobs.LIMIT_S, check=False)
         self.assertIn(ended.stdout.splitlines()[-1], ("0", "141"), ended)
         self.assertEqual(ended.stderr, "")
+
+
+class Disk(unittest.TestCase):
+    """Tests that a checkpoint survives faults in the middle of its writing, and that damages of it are seen."""
+
+    def test_a_job_goes_on_after_faults_at_system_calls_damages_and_kills(self):
+        if shutil.which("strace") is None:
+            print("NOT DRILLED: faults at system calls need strace (tools/deps/install --with-hosts)", file=sys.stderr)
+            self.skipTest("no strace")
+        seed = weir_jobs.seed()
+        drills = disk_drills.run(2 * ROUNDS, seed)
+        self.assertEqual(drills.num_faults(), 0, f"seed {seed}\n{drills.table()}")
 
 
 class Sockets(Drill):
