@@ -17,6 +17,7 @@
 #include "compiler/job/check_training.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/job/mesh_use.h"
+#include "compiler/job/zero_weights.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -263,6 +264,7 @@ class Preparation {
     WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*prepared_.plans.training));
     for (std::string& sentence : compiler::DevicesWithoutWork(*prepared_.plans.training))
       prepared_.warnings.push_back(std::move(sentence));
+    WarnOfZeroWeights();
     if (options_.processes > 0) {
       const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
       WEIR_RETURN_IF_ERROR(launch::PlaceRanks(ranks, options_.processes).status());
@@ -286,6 +288,12 @@ class Preparation {
   // Other hosts check themselves.
   PrepareScope::Machine machine() const {
     return options_.hosts > 0 ? PrepareScope::Machine::kAny : scope_.machine;
+  }
+
+  void WarnOfZeroWeights() {
+    if (!options_.init.empty() || !options_.resume.empty()) return;  // a file gives the values
+    std::string warning = compiler::WeightsWithoutInit(prepared_.plans.training->module);
+    if (!warning.empty()) prepared_.warnings.push_back(std::move(warning));
   }
 
   void NoteSharedCores(int64_t devices) {
