@@ -450,6 +450,21 @@ TEST(CliTest, AJobNamesDataNearItselfUnlessTheUserAllowsMore) {
   EXPECT_EQ(Weir({"plan", job, "--allow-path", "/"}).code, 2);
 }
 
+TEST(CliTest, TheZooSaysWhichDataOtherVerbsDoNotReadOrFind) {
+  std::filesystem::create_directories(PathFor("books"));
+  const std::string text = WriteFile("books/book", std::string(5000, 'a'));
+  Outcome elsewhere = Weir({"zoo", "gpt", "--data", text});
+  EXPECT_EQ(elsewhere.code, 0);
+  EXPECT_THAT(elsewhere.err,
+              AllOf(HasSubstr("not in this folder"), HasSubstr("--allow-path"),
+                    HasSubstr(std::filesystem::canonical(PathFor("books")).string())));
+  Outcome nowhere = Weir({"zoo", "gpt", "--data", "no_such_book.txt"});
+  EXPECT_EQ(nowhere.code, 0);
+  EXPECT_THAT(nowhere.err, AllOf(HasSubstr("WARNING"), HasSubstr("no_such_book.txt"),
+                                 HasSubstr("no such file")));
+  EXPECT_EQ(Weir({"zoo", "gpt"}).err, "");
+}
+
 TEST(CliTest, CheckAndPlanDescribeAJobOnAnyMesh) {
   std::string job = SmallJob();
   for (const char* mesh : {"", "dp=2", "dp=2,tp=2", "pp=2"}) {

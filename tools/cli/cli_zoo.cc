@@ -1,8 +1,12 @@
 // weir zoo: writes complete jobs to start from.
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/base/wrap_text.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/job/data_paths.h"
 #include "tools/job/job_text.h"
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
@@ -92,29 +96,49 @@ absl::Status ParseSequenceParallel(const std::string& text, zoo::SequenceParalle
   return absl::OkStatus();
 }
 
+// Prints a job. Says which of its data another verb would not find or not read.
+void PrintJob(const proto::Job& job, const std::string& title, const CliContext& context) {
+  *context.out << job::JobText(job, title);
+  const auto say = [&](const std::string& text) {
+    *context.err << WrapText(text, context.columns) << "\n";
+  };
+  for (const job::DataPath& data : job::DataPathsOf(job)) {
+    const std::filesystem::path file = job::ResolvedPath(data.path);
+    if (std::error_code error; !std::filesystem::exists(file, error)) {
+      say(absl::StrCat("WARNING: the job reads ", data.path, " (", data.field,
+                       "), and no such file is there"));
+    } else if (!job::CheckDataPaths({data}, {"-", {}}).ok()) {
+      say(absl::StrCat("the job reads ", data.path,
+                       ", which is not in this folder: keep the job in the folder of its data, or "
+                       "give the other verbs --allow-path ",
+                       file.parent_path().string()));
+    }
+  }
+}
+
 absl::Status PrintTransformer(TransformerArguments arguments,
                               absl::StatusOr<proto::Job> (*build)(const zoo::TransformerOptions&),
-                              const std::string& title, std::ostream& out) {
+                              const std::string& title, const CliContext& context) {
   WEIR_RETURN_IF_ERROR(
       ParseSequenceParallel(arguments.sequence_parallel, &arguments.options.sequence_parallel));
   WEIR_ASSIGN_OR_RETURN(proto::Job job, build(arguments.options));
-  out << job::JobText(job, title);
+  PrintJob(job, title, context);
   return absl::OkStatus();
 }
 
 void AddGpt(CLI::App* zoo, CliContext* context) {
   auto arguments = std::make_shared<TransformerArguments>();
-  CLI::App* verb = AddVerb(zoo, context, "gpt", "A GPT-2 style language model over bytes",
-                           "  weir zoo gpt --data book.txt > gpt.textproto\n"
-                           "  weir zoo gpt --layers 12 --hidden 768 --heads 12 --sequence 1024 "
-                           "--mesh dp=2,tp=4,pp=2 --micro-batches 4\n"
-                           "  weir zoo gpt --sequence-parallel ulysses --mesh sp=4",
-                           [arguments, context] {
-                             return PrintTransformer(
-                                 *arguments, zoo::GptJob,
-                                 "A GPT-2 style language model over bytes, made by `weir zoo gpt`.",
-                                 *context->out);
-                           });
+  CLI::App* verb =
+      AddVerb(zoo, context, "gpt", "A GPT-2 style language model over bytes",
+              "  weir zoo gpt --data book.txt > gpt.textproto\n"
+              "  weir zoo gpt --layers 12 --hidden 768 --heads 12 --sequence 1024 "
+              "--mesh dp=2,tp=4,pp=2 --micro-batches 4\n"
+              "  weir zoo gpt --sequence-parallel ulysses --mesh sp=4",
+              [arguments, context] {
+                return PrintTransformer(
+                    *arguments, zoo::GptJob,
+                    "A GPT-2 style language model over bytes, made by `weir zoo gpt`.", *context);
+              });
   AddTransformerFlags(verb, arguments.get());
   verb->add_option("--ffn", arguments->options.ffn,
                    "Width inside the feed-forward part [4 x hidden]");
@@ -131,7 +155,7 @@ void AddLlama(CLI::App* zoo, CliContext* context) {
       [arguments, context] {
         return PrintTransformer(
             *arguments, zoo::LlamaJob,
-            "A Llama style language model over bytes, made by `weir zoo llama`.", *context->out);
+            "A Llama style language model over bytes, made by `weir zoo llama`.", *context);
       });
   AddTransformerFlags(verb, arguments.get());
   verb->add_option("--ffn", arguments->options.ffn,
@@ -144,16 +168,16 @@ void AddMlp(CLI::App* zoo, CliContext* context) {
   options->training.batch = 128;
   options->training.steps = 1000;
   options->training.weight_decay = 0.01;
-  CLI::App* verb =
-      AddVerb(zoo, context, "mlp", "A multilayer perceptron that classifies images",
-              "  weir zoo mlp --data /usr/share/datasets/fashion-mnist > mlp.textproto\n"
-              "  weir zoo mlp --hidden 512 --layers 4 --mesh dp=2,tp=2",
-              [options, context]() -> absl::Status {
-                WEIR_ASSIGN_OR_RETURN(proto::Job job, zoo::MlpJob(*options));
-                *context->out << job::JobText(
-                    job, "A residual multilayer perceptron over images, made by `weir zoo mlp`.");
-                return absl::OkStatus();
-              });
+  CLI::App* verb = AddVerb(
+      zoo, context, "mlp", "A multilayer perceptron that classifies images",
+      "  weir zoo mlp --data /usr/share/datasets/fashion-mnist > mlp.textproto\n"
+      "  weir zoo mlp --hidden 512 --layers 4 --mesh dp=2,tp=2",
+      [options, context]() -> absl::Status {
+        WEIR_ASSIGN_OR_RETURN(proto::Job job, zoo::MlpJob(*options));
+        PrintJob(job, "A residual multilayer perceptron over images, made by `weir zoo mlp`.",
+                 *context);
+        return absl::OkStatus();
+      });
   verb->add_option("--layers", options->layers, "Blocks")->capture_default_str();
   verb->add_option("--hidden", options->hidden, "Width between blocks")->capture_default_str();
   verb->add_option("--ffn", options->ffn, "Width inside a block [2 x hidden]");
