@@ -84,7 +84,7 @@ class PlantedProblems(weir_jobs.JobCase):
 
     def test_a_layout_that_moves_much(self):
         self.expect(Run("tp=4", micro_batches(2), cluster(within=3 * THIN)),
-                    "communication that no work hides costs up to 74.")
+                    "messages on their way cost up to 74.")
 
     def test_a_cut_into_uneven_stages(self):
         self.expect(Run("pp=2", micro_batches(8, layers=3)), "work is uneven: rank 0 works ")

@@ -110,9 +110,9 @@ class CauseFinder {
     const auto worst =
         std::max_element(by_pair.begin(), by_pair.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; });
-    std::string text = absl::StrCat("communication that no work hides costs up to ",
-                                    PercentText(gain), " of a step, most of all `", longest->first,
-                                    "` (", PercentText(longest->second), ")");
+    std::string text = absl::StrCat("messages on their way cost up to ", PercentText(gain),
+                                    " of a step, most of all `", longest->first, "` (",
+                                    PercentText(longest->second), ")");
     if (by_pair.size() > 1 && worst->second > kOfOnePairMin * in_transfer) {
       absl::StrAppend(&text, "; the link between ranks ", worst->first.first, " and ",
                       worst->first.second, " has ", PercentText(worst->second / in_transfer),

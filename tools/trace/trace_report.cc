@@ -307,8 +307,8 @@ void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text
                    [](const auto& a, const auto& b) { return a.second.share > b.second.share; });
   AppendLine(
       absl::StrCat("\nexposed communication, mean of ", Counted(report.NumRanksHere(), "device"),
-                   ": waiting for another rank with nothing else to do, and how much of "
-                   "that after it had sent"),
+                   ": waiting for another rank with nothing else to do, because a message is on "
+                   "its way or that rank is late, and how much of that after it had sent"),
       2, text);
   absl::StrAppend(text, "  ms per step  share of step  after sending  boxing\n");
   const auto append = [text](const Row& row, const std::string& name) {
