@@ -676,6 +676,12 @@ TEST(CliTest, AModelWithoutALossIsCheckedPlannedAndRunButNotTrained) {
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("ran 4 samples in 1 step"));
   EXPECT_THAT(run.out, HasSubstr("y.npy f32[4, 8]"));
+  const std::string costs = PathFor("costs_of_results.textproto");
+  const Outcome measured = Weir({"calibrate", job, "--mesh", "dp=2", "--steps", "1", "-o", costs});
+  EXPECT_EQ(measured.code, 0) << measured.err;
+  const Outcome planned = Weir({"plan", job, "--mesh", "dp=2", "--cluster", costs});
+  EXPECT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(planned.out, HasSubstr("by the planned times and"));
   const Outcome trained = Weir({"train", job});
   EXPECT_EQ(trained.code, 65);
   EXPECT_THAT(trained.err, HasSubstr("W0616"));

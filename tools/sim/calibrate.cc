@@ -14,13 +14,14 @@
 #include "absl/strings/str_format.h"
 #include "actors/session/virtual_run.h"
 #include "compiler/compile.h"
+#include "compiler/job/import_graph.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tools/sim/calibrate_gpu.h"
 #include "tools/sim/device_costs.h"
 #include "tools/sim/kernel_times.h"
+#include "tools/sim/measured_feed.h"
 #include "tools/sim/simulate.h"
-#include "tools/train/job_data.h"
 #include "tools/train/job_device.h"
 #include "tools/train/job_runner.h"
 #include "tools/train/shared_cores.h"
@@ -42,8 +43,7 @@ constexpr double kLeastNsPerByte = 1e-3;
 
 // A job with all its ranks here and with real kernels under virtual time.
 struct MeasuredJob {
-  std::unique_ptr<store::Dataset> dataset;
-  std::unique_ptr<train::DatasetFeed> feed;
+  std::unique_ptr<MeasuredFeed> data;
   KernelTimes times;
   std::unique_ptr<actors::VirtualRun> run;
 };
@@ -51,9 +51,7 @@ struct MeasuredJob {
 absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const proto::Job& job, int threads,
                                                           int64_t traced_steps = 1) {
   auto measured = std::make_unique<MeasuredJob>();
-  WEIR_ASSIGN_OR_RETURN(measured->dataset, train::OpenJobData(job));
-  measured->feed = std::make_unique<train::DatasetFeed>(
-      measured->dataset.get(), store::DataPart::kTrain, train::MicroBatches(job));
+  WEIR_ASSIGN_OR_RETURN(measured->data, MeasuredFeed::Open(job));
   WEIR_ASSIGN_OR_RETURN(std::vector<actors::Plan> plans, PlansOf(job));
   int64_t acts = 0;
   for (const actors::Plan& plan : plans) {
@@ -63,7 +61,7 @@ absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const proto::Job& job,
   options.work = actors::TimeDevice::Work::kMeasured;
   options.trace_capacity = acts * traced_steps;
   options.measured.threads_per_device = threads;
-  options.measured.feed = measured->feed.get();
+  options.measured.feed = measured->data->feed();
   options.measured.on_kernels = [times = &measured->times](
                                     const actors::Plan& plan, const actors::PlanActor& actor,
                                     absl::Span<const int64_t> ns) { times->Add(plan, actor, ns); };
@@ -374,7 +372,7 @@ class Calibration {
 
 absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
-                        compiler::CompileJob(job, {}));
+                        compiler::CompileJob(job, {.mode = compiler::ModeOf(job)}));
   std::vector<actors::Plan> plans;
   for (RankId rank : logical->places.all_ranks()) {
     WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical, rank));

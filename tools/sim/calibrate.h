@@ -18,7 +18,9 @@
 //             is charged half to the sender and half to the receiver, whose threads copy and check
 //             the bytes. The wake is then that of processes.
 //
-// A job for GPUs has its kernels measured on the GPU, and nothing else (calibrate_gpu.h).
+// A job without a loss (Graph::without_loss) is not trained: a step is its model once, on the
+// samples of a step. A job for GPUs has its kernels measured on the GPU, and nothing else
+// (calibrate_gpu.h).
 //
 // Nothing else should use the machine meanwhile. Thread rule: one thread, which starts others.
 #pragma once
@@ -53,7 +55,8 @@ struct CalibrateOptions {
 absl::StatusOr<std::vector<int64_t>> TimeRounds(train::JobRunner* runner, int64_t rounds,
                                                 int64_t steps);
 
-// Compiles the job and returns the plan of each rank. Errors: those of the job.
+// Compiles the job, in the mode of compiler::ModeOf, and returns the plan of each rank. Errors:
+// those of the job.
 absl::StatusOr<std::vector<actors::Plan>> PlansOf(const proto::Job& job);
 
 // Errors: those of the job, its data or a layout; W0532 if the trace cannot be written.

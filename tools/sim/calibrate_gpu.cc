@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "actors/session/session.h"
 #include "compiler/compile.h"
+#include "compiler/job/import_graph.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
@@ -21,7 +22,7 @@
 #include "tools/sim/device_costs.h"
 #include "tools/sim/job_costs.h"
 #include "tools/sim/kernel_times.h"
-#include "tools/train/job_data.h"
+#include "tools/sim/measured_feed.h"
 
 namespace weir::sim {
 namespace {
@@ -61,22 +62,20 @@ absl::Status MeasureJob(const proto::Job& job, const CalibrateOptions& options,
                         std::map<RowKey, Row>* rows) {
   const proto::Job measured = OneActAtATime(job);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> logical,
-                        compiler::CompileJob(measured, {}));
+                        compiler::CompileJob(measured, {.mode = compiler::ModeOf(measured)}));
   std::vector<proto::RankPlan> plans;
   for (const RankId rank : logical->places.all_ranks()) {
     WEIR_ASSIGN_OR_RETURN(plans.emplace_back(), compiler::LowerForRank(*logical, rank));
   }
   WEIR_RETURN_IF_ERROR(CheckOneGpuEach(measured, plans.size()));
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::Dataset> dataset,
-                        train::OpenJobData(measured));
-  train::DatasetFeed feed(dataset.get(), store::DataPart::kTrain, train::MicroBatches(measured));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<MeasuredFeed> data, MeasuredFeed::Open(measured));
   struct {
     Mutex mutex;
     KernelTimes times ABSL_GUARDED_BY(mutex);
   } measured_by_ranks;  // whose threads report
   actors::SessionOptions session_options;
   session_options.threads_per_device = options.threads_per_device;
-  session_options.feed = &feed;
+  session_options.feed = data->feed();
   session_options.trace_capacity = 1;
   session_options.on_kernels = [&](const actors::Plan& plan, const actors::PlanActor& actor,
                                    absl::Span<const int64_t> ns) {

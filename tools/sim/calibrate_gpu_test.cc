@@ -1,10 +1,12 @@
 #include "tools/sim/calibrate_gpu.h"
 
+#include <algorithm>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/device/cuda/cuda_facts.h"
+#include "tools/job/job_file.h"
 #include "tools/sim/job_costs.h"
 #include "tools/sim/tiny_gpt_testing.h"
 
@@ -56,6 +58,36 @@ TEST(CalibrateGpu, TheKernelsOfAnEmulatedGpuAreMeasured) {
   for (const proto::KernelCost& kernel : cluster->device(0).kernel()) EXPECT_GT(kernel.ns(), 0);
   options.trace = "trace.pftrace";
   EXPECT_THAT(std::string(Calibrate(*job, options).status().message()), HasSubstr("W0964"));
+}
+
+TEST(CalibrateGpu, AModelWithoutALossIsMeasuredAsItIsRun) {
+  const absl::StatusOr<proto::Job> job =
+      job::ParseJob(R"pb(
+                      name: "results"
+                      graph {
+                        dim { name: "samples" size: 4 }
+                        dim { name: "wide" size: 8 }
+                        function {
+                          name: "main"
+                          input { name: "x" type: "f32[samples, wide]" }
+                          node { name: "y" op: "relu" input: "x" }
+                          output: "y"
+                        }
+                        main: "main"
+                        without_loss: true
+                      }
+                      data { synthetic {} }
+                      runtime { device: "cuda-emulated" }
+                    )pb",
+                    "results.textproto");
+  ASSERT_TRUE(job.ok()) << job.status();
+  CalibrateOptions options;
+  options.steps = 1;
+  const absl::StatusOr<proto::Cluster> cluster = Calibrate(*job, options);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto& kernels = cluster->device(0).kernel();
+  EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
+                          [](const proto::KernelCost& kernel) { return kernel.op() == "relu"; }));
 }
 
 TEST(CalibrateGpu, NobodyMeasuresAGpuThatIsNotThere) {
