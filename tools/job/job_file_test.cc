@@ -1,5 +1,6 @@
 #include "tools/job/job_file.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
@@ -200,6 +201,18 @@ TEST(JobTextTest, RoundTripsAndIsStable) {
   ASSERT_TRUE(back.ok()) << back.status() << text;
   EXPECT_EQ(back->DebugString(), job.DebugString());
   EXPECT_EQ(JobText(*back, "a title\nof two lines"), text);
+}
+
+TEST(JobTextTest, TheCommentAboveMainSaysTheOutputThatIsMinimised) {
+  const std::string graph = R"(function { name: "f" output: "y" } main: "f")";
+  const auto text_of = [&graph](const std::string& more) {
+    return JobText(*ParseJob(absl::StrCat("graph { ", graph, more, " }"), "t"), "a title");
+  };
+  EXPECT_THAT(text_of(""), HasSubstr("the model; its output `loss` is minimised.\n"));
+  EXPECT_THAT(text_of(R"( loss: "nats")"),
+              HasSubstr("the model; its output `nats` is minimised.\n"));
+  EXPECT_THAT(text_of(" without_loss: true"),
+              HasSubstr("the model; its outputs are the results, and no loss is minimised.\n"));
 }
 
 }  // namespace

@@ -19,27 +19,40 @@ using google::protobuf::TextFormat;
 
 constexpr size_t kLineMax = 140;
 
-// Returns the comment that stands once, above the first field of that name.
-const char* CommentAbove(const FieldDescriptor* field) {
+std::string CommentAboveMain(const proto::Graph& graph) {
+  const std::string loss = graph.loss().empty() ? "loss" : graph.loss();
+  return absl::StrCat("The function that is the model; ",
+                      graph.without_loss()
+                          ? "its outputs are the results, and no loss is minimised."
+                          : absl::StrCat("its output `", loss, "` is minimised."));
+}
+
+// Returns the comment that stands once, above the first field of that name; empty: none. `job` is
+// the whole job.
+std::string CommentAbove(const FieldDescriptor* field, const proto::Job& job) {
   static const std::map<std::string, const char*> kComments = {
       {"weir.proto.Job.graph",
        "The model: sizes by name, then functions. Nothing here knows about devices."},
       {"weir.proto.Graph.dim", "Logical sizes. A dimension is never cut inside a `unit`."},
-      {"weir.proto.Graph.main", "The function that is the model; its output `loss` is minimised."},
       {"weir.proto.Job.mesh", "The devices, by named axes; `--mesh dp=2,tp=2` replaces this."},
       {"weir.proto.Job.rule",
        "Which dimension is split over which axis. Rules about axes the mesh lacks do nothing."},
       {"weir.proto.Job.data", "Where batches come from."},
       {"weir.proto.Job.training", "How to train."},
   };
-  auto it = kComments.find(std::string(field->full_name()));
-  return it == kComments.end() ? nullptr : it->second;
+  const std::string name(field->full_name());
+  if (name == "weir.proto.Graph.main") return CommentAboveMain(job.graph());
+  auto it = kComments.find(name);
+  return it == kComments.end() ? "" : it->second;
 }
 
 class JobPrinter {
  public:
-  std::string Print(const Message& message) {
-    PrintFields(message, 0);
+  // `job` must outlive the printer.
+  explicit JobPrinter(const proto::Job& job) : job_(job) {}
+
+  std::string Print() {
+    PrintFields(job_, 0);
     return std::move(text_);
   }
 
@@ -128,7 +141,7 @@ class JobPrinter {
 
   void PrintFields(const Message& message, int depth) {
     for (const FieldDescriptor* field : SetFields(message)) {
-      if (const char* comment = CommentAbove(field)) {
+      if (const std::string comment = CommentAbove(field, job_); !comment.empty()) {
         if (depth == 0 || field->name() == "main") text_ += "\n";
         Line(depth, absl::StrCat("# ", comment));
       }
@@ -146,6 +159,7 @@ class JobPrinter {
     }
   }
 
+  const proto::Job& job_;
   std::string text_;
 };
 
@@ -157,7 +171,7 @@ std::string JobText(const proto::Job& job, const std::string& title) {
     absl::StrAppend(&text, line.empty() ? "#" : "# ", std::string(line.data(), line.size()), "\n");
   }
   text += "\n";
-  return text + JobPrinter().Print(job);
+  return text + JobPrinter(job).Print();
 }
 
 }  // namespace weir::job

@@ -10,8 +10,8 @@
 
 namespace weir::job {
 
-// Returns the text of the job. `title` becomes the first comment and is split into lines at '
-// '.
+// Returns the text of the job. `title` becomes the first comment and is split into lines at
+// '\n'.
 std::string JobText(const proto::Job& job, const std::string& title);
 
 }  // namespace weir::job
