@@ -513,19 +513,25 @@ absl::Status OfSearch(const absl::Status& flaw) {
   return ErrorOf(flaw.code(), *problem);
 }
 
-}  // namespace
-
-absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options) {
+// The rules that a search finds are for all stages (W0459).
+absl::Status CheckRulesAreOfAllStages(const proto::Job& job) {
   for (const proto::Rule& rule : job.rule()) {
     if (rule.stage_size() == 0) continue;
     return Rejected({"W0459", absl::StrCat("rule ", rule.dim(), " -> ", rule.axis()),
                      "rules for all stages: a search finds rules that all stages share",
                      absl::StrCat("a rule for stage ", rule.stage(0)),
-                     "remove rule.stage, or keep rules: WRITTEN"});
+                     "remove rule.stage, keep rules: WRITTEN, or search for a mesh without pp"});
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options) {
   absl::StatusOr<std::unique_ptr<JobTrial>> made = JobTrial::Create(job, options.costs);
   if (!made.ok()) return OfSearch(made.status());
   std::unique_ptr<JobTrial> trial = *std::move(made);
+  if (trial->num_stages() > 1) WEIR_RETURN_IF_ERROR(CheckRulesAreOfAllStages(job));
   proto::Job as_written = job;
   as_written.clear_rules();
   const size_t hints = job.rules() == proto::Job::AUTO ? RulesOf(job).size() : 0;

@@ -70,8 +70,10 @@ struct SearchReport {
   std::string batch_statistics;
 };
 
-// Errors: those of CompileJob for the job as it is; W0990: the mesh has no axis to lay out over, so
-// there is nothing to search.
+// Rules that are found are for all stages. On a mesh of one stage, so are those of the job,
+// whatever their Rule::stage says. Errors: those of CompileJob for the job as it is; W0459: the
+// mesh has several stages, and a rule is for some of them; W0990: the mesh has no axis to lay out
+// over, so there is nothing to search.
 absl::StatusOr<SearchReport> SearchLayouts(const proto::Job& job, const SearchOptions& options);
 
 // A job that the search has found, with one of its choices taken back.

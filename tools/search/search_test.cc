@@ -318,6 +318,30 @@ TEST(Search, OneDeviceIsRefused) {
   EXPECT_THAT(report.status().message(), HasSubstr("W0990"));
 }
 
+TEST(Search, RulesForStagesHoldForAMeshOfOneStageAndAreRefusedOnSeveral) {
+  const sim::JobCosts costs = Costs();
+  const proto::Job plain = Llama("dp=2", 8, 128, 512);
+  const auto expected = compiler::SearchLayouts(plain, Options(costs, 1));
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const char* mesh : {"dp=2", "pp=1,dp=2"}) {
+    proto::Job job = plain;
+    ASSERT_TRUE(job::SetMesh(mesh, &job).ok());
+    job.mutable_rule(0)->add_stage(3);  // any number means this stage
+    const auto report = compiler::SearchLayouts(job, Options(costs, 1));
+    ASSERT_TRUE(report.ok()) << mesh << ": " << report.status();
+    EXPECT_EQ(report->present.estimate.step_ns, expected->present.estimate.step_ns) << mesh;
+    EXPECT_EQ(report->best[0].rules, expected->best[0].rules) << mesh;
+    job.mutable_rule(0)->set_stage(0, -1);
+    EXPECT_THAT(compiler::SearchLayouts(job, Options(costs, 1)).status().message(),
+                HasSubstr("W0458"))
+        << "as planning says";
+  }
+  proto::Job staged = Llama("pp=2,dp=2", 8, 128, 512);
+  staged.mutable_rule(0)->add_stage(0);
+  EXPECT_THAT(compiler::SearchLayouts(staged, Options(costs, 1)).status().message(),
+              HasSubstr("W0459"));
+}
+
 TEST(RankLayouts, TheScreenFitsAndTheWrittenJobHasThePredictedStep) {
   const sim::JobCosts costs = Costs();
   const proto::Job job = Llama("dp=2,tp=2", 8, 128, 512);
