@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -23,6 +24,7 @@
 #include "sbp/mesh.h"
 #include "tools/job/open_braces.h"
 #include "tools/job/text_bounds.h"
+#include "tools/job/value_error.h"
 
 namespace weir::job {
 namespace {
@@ -38,27 +40,6 @@ constexpr size_t kErrorsMax = 10;
 constexpr size_t kFieldsShown = 6;
 constexpr char kAJob[] = "a job in protobuf text form (proto/job.proto)";
 constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-std::vector<std::string> FieldNames(const Descriptor* type) {
-  std::vector<std::string> names;
-  for (int i = 0; i < type->field_count(); ++i)
-    names.push_back(std::string(type->field(i)->name()));
-  return names;
-}
-
-std::vector<std::string> ValueNames(const google::protobuf::EnumDescriptor* type) {
-  std::vector<std::string> names;
-  for (int i = 0; i < type->value_count(); ++i)
-    names.push_back(std::string(type->value(i)->name()));
-  return names;
-}
-
-// Returns the nearest of `known`, or all of them if they are few.
-std::string NearestOrAll(const std::string& word, const std::vector<std::string>& known) {
-  std::string nearest = Nearest(word, known);
-  if (!nearest.empty()) return nearest;
-  return !known.empty() && known.size() <= 16 ? "one of " + absl::StrJoin(known, ", ") : "";
-}
 
 // Returns the text between the first pair of quotes after `from`, and moves `from` past it.
 std::string NextQuoted(const std::string& text, size_t* from) {
@@ -86,10 +67,16 @@ const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const s
 // Turns the parser's messages into errors of Weir.
 class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
-  // `expected` says what the text should be, for messages. `text` is the text of a whole job, which
-  // must outlive this object, or empty: nothing is then said of its braces.
-  ErrorCollector(std::string name, std::string expected, absl::string_view text = "")
-      : name_(std::move(name)), expected_(std::move(expected)), text_(text) {}
+  // `name` is the place of the text, and `expected` says what the text should be, for messages. The
+  // text is that of a message `root`, and must outlive this object. If `path` is not empty, the
+  // text is the value of --set PATH=text.
+  ErrorCollector(std::string name, std::string expected, absl::string_view text,
+                 const Descriptor* root, std::string path = "")
+      : name_(std::move(name)),
+        expected_(std::move(expected)),
+        text_(text),
+        root_(root),
+        path_(std::move(path)) {}
 
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
@@ -117,9 +104,7 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
     } else {
       problem.code = "W0002";
       problem.expected = expected_;
-      problem.found = message;
-      if (errors_.empty() && message.find("Expected") == 0) AddMissingEnd({line, column}, &problem);
-      while (!problem.found.empty() && problem.found.back() == '.') problem.found.pop_back();
+      ExplainMessage({line, column}, message, &problem);
     }
     errors_.push_back(std::move(problem));
   }
@@ -131,14 +116,10 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   // Names the brace that probably lacks its end, if the text has too few ends and the field belongs
   // to a message around the one that it is in.
   void AddMissingBrace(TextPlace place, const std::string& field, Problem* problem) const {
-    if (text_.empty() || FindOpenBraces(text_, {}).empty()) return;
+    if (FindOpenBraces(text_, {}).empty()) return;
     const std::vector<OpenBrace> open = FindOpenBraces(text_, place);
-    std::vector<const Descriptor*> types = {proto::Job::descriptor()};
-    for (const OpenBrace& brace : open) {
-      const FieldDescriptor* of = types.back()->FindFieldByName(brace.field);
-      if (of == nullptr || of->message_type() == nullptr) return;
-      types.push_back(of->message_type());
-    }
+    std::vector<const Descriptor*> types;
+    if (MessageAt(open, root_, &types) == nullptr) return;
     for (size_t i = types.size() - 1; i-- > 0;) {
       if (types[i]->FindFieldByName(field) == nullptr) continue;
       std::vector<std::string> braces;
@@ -149,17 +130,50 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
     }
   }
 
-  // Names the brace that lacks its end, if the error is at the end of the text.
-  void AddMissingEnd(TextPlace place, Problem* problem) const {
-    if (text_.empty() || !IsAtEnd(text_, place)) return;
+  // Fills in what was expected, what was found and what to try, of an error without a code of its
+  // own.
+  void ExplainMessage(TextPlace place, const std::string& message, Problem* problem) const {
+    problem->found = std::string(absl::StripSuffix(message, "."));
+    if (errors_.empty() && AddMissingEnd(place, message, problem)) return;
+    size_t from = 0;
+    const std::string first = NextQuoted(message, &from), second = NextQuoted(message, &from);
+    if (absl::StartsWith(message, "Non-repeated field")) {
+      problem->expected = absl::StrCat("`", first, "` once");
+      problem->found = "it twice";
+      problem->hint = absl::StrCat("leave out one `", first, "`");
+    } else if (absl::StrContains(message, "another member of oneof")) {
+      problem->expected = absl::StrCat("either `", second, "` or `", first, "`");
+      problem->found = "both";
+      problem->hint = "leave out one of them";
+    } else if (const auto error = ExplainValue(text_, place, message, root_)) {
+      problem->expected = error->expected;
+      problem->found = error->found;
+      problem->hint = error->hint;
+      if (!path_.empty() && !error->corrected.empty())
+        problem->hint = absl::StrCat("'", path_, "=", error->corrected, "'");
+    } else if (absl::StartsWith(message, "Expected identifier, got: ")) {
+      if (path_.empty()) problem->expected = "the name of a field";
+      problem->found = problem->found.substr(problem->found.find(": ") + 2);
+    } else if (path_.empty()) {
+      problem->hint = "`weir zoo gpt > gpt.textproto` writes a job";
+    }
+  }
+
+  // Names the brace that lacks its end, if the error is at the end of the text. Returns whether it
+  // does.
+  bool AddMissingEnd(TextPlace place, const std::string& message, Problem* problem) const {
+    if (!absl::StartsWith(message, "Expected") || !IsAtEnd(text_, place)) return false;
     const std::vector<OpenBrace> open = FindOpenBraces(text_, {});
-    if (open.empty()) return;
+    if (open.empty()) return false;
     problem->found = "the end of the text";
     problem->hint = absl::StrCat("a } for ", open.back().Text());
+    return true;
   }
 
   std::string name_, expected_;
   absl::string_view text_;
+  const Descriptor* root_;
+  std::string path_;
   std::vector<Problem> errors_;
 };
 
@@ -374,7 +388,7 @@ class FieldSetter {
     } else {
       std::string text = field->enum_type() != nullptr ? absl::AsciiStrToUpper(value_) : value_;
       TextFormat::Parser parser;
-      ErrorCollector ignored("", "");
+      ErrorCollector ignored("", "", text, message->GetDescriptor());
       parser.RecordErrorsTo(&ignored);
       ok = parser.ParseFieldValueFromString(text, field, parsed.get());
     }
@@ -415,10 +429,12 @@ class FieldSetter {
             ? absl::StrCat("nothing but '", step.field, "={}': it has no fields")
             : absl::StrCat("fields of ", step.field, " (", absl::StrJoin(fields, ", "),
                            ") in protobuf text form, as in '", step.field, "=", fields[0], ": …'");
-    ErrorCollector collector("--set " + assignment_, expected);
+    const std::string text = WithoutBraces(value_);
+    ErrorCollector collector("--set " + assignment_, expected, text, field->message_type(),
+                             assignment_.substr(0, assignment_.size() - value_.size() - 1));
     parser.RecordErrorsTo(&collector);
     parser.SetRecursionLimit(kRecursionMax);
-    if (!parser.ParseFromString(WithoutBraces(value_), parsed.get())) {
+    if (!parser.ParseFromString(text, parsed.get())) {
       return ErrorOfAll(absl::StatusCode::kInvalidArgument, collector.errors());
     }
     Message* target = nullptr;
@@ -451,7 +467,7 @@ absl::StatusOr<proto::Job> ParseJob(const std::string& with_mark, const std::str
   WEIR_RETURN_IF_ERROR(CheckCharacters(text, name));
   WEIR_RETURN_IF_ERROR(CheckTextBounds(text, name));
   proto::Job job;
-  ErrorCollector collector(name, kAJob, text);
+  ErrorCollector collector(name, kAJob, text, proto::Job::descriptor());
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&collector);
   parser.SetRecursionLimit(kRecursionMax);

@@ -48,6 +48,72 @@ TEST(JobFileTest, SyntaxErrorsHaveLineAndColumn) {
   EXPECT_FALSE(ParseJob("\x01\xff", "job.textproto").ok());
 }
 
+// Returns the message about a text, or about a value of --set if `text` begins with "--set ".
+std::string ErrorOf(const std::string& text) {
+  if (text.rfind("--set ", 0) != 0) return Message(ParseJob(text, "job.textproto").status());
+  proto::Job job;
+  return Message(SetField(text.substr(6), &job));
+}
+
+TEST(JobFileTest, AWrongValueIsShownAsItShouldBe) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"name: vineyard",
+       "W0002 at job.textproto:1:7: expected a string in quotes for `name`; found vineyard. Try: "
+       "name: \"vineyard\"."},
+      {"graph { function { input { type: i32<a>[b, c] } } }",
+       "found i32<a>[b, c]. Try: type: \"i32<a>[b, c]\"."},
+      {"graph { function { node { input: [\"x\", weight] } } }",
+       "expected a string in quotes for `input`; found weight. Try: \"weight\"."},
+      {"graph { function { node { input: [, \"x\"] } } }",
+       "expected a string in quotes for `input`; found ,."},
+      {"graph { dim { name: \"a\" size: \"12\" } }",
+       "expected a whole number without quotes for `size`; found \"12\". Try: size: 12."},
+      {"training { steps: 1e3 }",
+       "expected a whole number for `steps`; found 1e3. Try: steps: 1000."},
+      {"training { steps: ten }", "expected a whole number for `steps`; found ten."},
+      {"training { steps: 9223372036854775808 }",
+       "expected a whole number from -2^63 to 2^63 - 1 for `steps`; found 9223372036854775808."},
+      {"training { schedule { learning_rate: '0.1' } }", "Try: learning_rate: 0.1."},
+      {"training { precision: \"bf16\" }",
+       "expected one of F32, BF16 without quotes for `precision`; found \"bf16\". Try: precision: "
+       "BF16."},
+      {"graph { without_loss: yes }",
+       "expected true or false for `without_loss`; found yes. Try: without_loss: true."},
+      {"graph { function { node { attr { name: \"activation\" value: \"relu\" } } } }",
+       "expected { } with fields (i, f, b, s, ints) for `value`; found \"relu\". Try: value { s: "
+       "\"relu\" }."},
+      {"graph { function { node { attr { value: 12 } } } }", "Try: value { i: 12 }."},
+      {"graph { function { node { attr { value: 0.5 } } } }", "Try: value { f: 0.5 }."},
+      {"graph { function { node { attr { value: false } } } }", "Try: value { b: false }."},
+      {"graph { function { node { attr { value: [1, 2] } } } }",
+       "Try: value { ints { values: [1, 2] } }."},
+      {"graph { function { parameter { init: zeros } } }",
+       "found zeros. Try: init { zeros: true }."},
+      {"data { text: \"a.txt\" }", "Try: text { path: \"a.txt\" }."},
+      {"training { schedule: 0.5 }", "Try: schedule { learning_rate: 0.5 }."},
+      {"name = \"vineyard\"", "expected a colon after `name`; found =. Try: name: \"vineyard\"."},
+      {"training { steps 5 }", "expected a colon after `steps`; found 5. Try: steps: 5."},
+      {"training.steps = 5", "for `training`; found .steps. Try: training { steps: … }."},
+      {"name: \"a\"\nname: \"b\"",
+       "expected `name` once; found it twice. Try: leave out one `name`."},
+      {"graph { function { parameter { init { zeros: true ones: true } } } }",
+       "expected either `zeros` or `ones`; found both. Try: leave out one of them."},
+      {"name: \"a\" ]", "expected the name of a field; found ]."},
+      {"--set training.optimizer=sgd",
+       "for `sgd`; found nothing. Try: 'training.optimizer=sgd {}'."},
+      {"--set rule=dim: hidden axis: \"tp\"",
+       "expected a string in quotes for `dim`; found hidden. Try: 'rule=dim: \"hidden\" axis: "
+       "\"tp\"'."},
+  };
+  for (const auto& [text, message] : cases)
+    EXPECT_THAT(ErrorOf(text), HasSubstr(message)) << "of " << text;
+  // Nothing is offered that would be wrong in another way.
+  for (const char* text :
+       {"training { steps: ten }", "graph { function { node { input: [, 1] } } }",
+        "training { steps: 1.5 }", "name: {}", "name: \"a\" ]"})
+    EXPECT_THAT(ErrorOf(text), Not(HasSubstr("Try"))) << "of " << text;
+}
+
 TEST(JobFileTest, AMissingBraceIsNamedByWhatItWouldEnd) {
   const auto error = [](const std::string& text) {
     return Message(ParseJob(text, "job.textproto").status());
@@ -146,8 +212,11 @@ TEST_F(SetFieldTest, AMessageIsWrittenWithOrWithoutBraces) {
   EXPECT_EQ(job_.rule(2).axis(), "sp");
   const std::string error = Error("rule=dim \"hidden\"");
   EXPECT_THAT(error, HasSubstr("W0002 at --set rule=dim \"hidden\":1:"));
-  EXPECT_THAT(error, HasSubstr("expected fields of rule (dim, axis, scope, stage) in protobuf text "
-                               "form, as in 'rule=dim: …'"));
+  EXPECT_THAT(error, HasSubstr("expected a colon after `dim`; found \"hidden\". Try: 'rule=dim: "
+                               "\"hidden\"'."));
+  EXPECT_THAT(Error("rule=0.5"),
+              HasSubstr("expected fields of rule (dim, axis, scope, stage) in protobuf text "
+                        "form, as in 'rule=dim: …'"));
 }
 
 TEST_F(SetFieldTest, ASelectorOfAnEmptyListHasNoRemedy) {

@@ -20,6 +20,7 @@ class Walk {
     return line_ < place.line || (line_ == place.line && column_ < place.column);
   }
   int64_t line() const { return line_; }
+  size_t at() const { return at_; }
 
   // Returns the next character; a quote stands for a whole string, and '#' for a comment.
   // Precondition: !ends().
@@ -93,6 +94,44 @@ std::vector<OpenBrace> FindOpenBraces(absl::string_view text, TextPlace place) {
     }
   }
   return open;
+}
+
+std::optional<TextValue> FindValue(absl::string_view text, TextPlace place) {
+  TextValue value;
+  bool in_name = false;  // the last character is of a name
+  bool pending = false;  // after the name of a field, before its colon
+  bool awaited = false;  // after the colon, or in a list where an element may begin
+  Walk walk(text);
+  while (!walk.ends() && walk.IsBefore(place)) {
+    const size_t at = walk.at();
+    const char c = walk.Next();
+    if (c == '#' || absl::ascii_isspace(static_cast<unsigned char>(c))) {
+      in_name = false;
+      continue;
+    }
+    const bool of_name = IsOfName(c);
+    if (of_name && in_name) {
+      if (pending) value.field.push_back(c);
+      continue;
+    }
+    in_name = of_name;
+    if (c == ':' && pending) {
+      value.has_colon = awaited = true;
+      pending = false;
+    } else if (c == '[' && (awaited || pending)) {
+      value.in_list = awaited = true;
+      pending = false;
+    } else if (value.in_list && c != ']' && c != '{' && c != '}') {
+      awaited = c == ',';
+    } else {
+      value.in_list = awaited = false;
+      pending = of_name && !absl::ascii_isdigit(static_cast<unsigned char>(c));
+      if (pending) value = {std::string(1, c), at};
+    }
+  }
+  if (!pending && !awaited) return std::nullopt;
+  value.at = walk.at();
+  return value;
 }
 
 bool IsAtEnd(absl::string_view text, TextPlace place) {

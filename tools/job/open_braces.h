@@ -1,10 +1,11 @@
-// Finds the braces of a protobuf text that are open at a place, so that an error can say which
-// brace lacks its end. The text need not be valid. Strings and comments count for nothing, and
-// messages between < and > count as those between braces. Thread rule: pure functions.
+// Finds what a protobuf text has open at a place, so that an error can say which brace lacks its
+// end and which field has a wrong value. The text need not be valid. Strings and comments count for
+// nothing, and messages between < and > count as those between braces. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,18 @@ struct TextPlace {
 // kOpenBracesMax.
 inline constexpr size_t kOpenBracesMax = 64;
 std::vector<OpenBrace> FindOpenBraces(absl::string_view text, TextPlace place);
+
+// A TextValue is a place where the value of a field begins, or its colon is missing.
+struct TextValue {
+  std::string field;
+  size_t field_at = 0;  // the byte where the name of the field begins
+  size_t at = 0;        // the byte of the place
+  bool has_colon = false;
+  bool in_list = false;
+};
+
+// Returns the field whose value begins at the place; nothing if no value may begin there.
+std::optional<TextValue> FindValue(absl::string_view text, TextPlace place);
 
 // Returns whether only spaces and comments follow the place.
 bool IsAtEnd(absl::string_view text, TextPlace place);
