@@ -198,6 +198,7 @@ bool GoesOn(int64_t steps_done, const ShrinkJob& shrink, Failures* failures, Ong
   failures->refusal = is_replaced ? ""
                                   : failures->policy.Note({who, report.what, report.where,
                                                            steps_done, report.time_ns / 1'000'000});
+  const bool is_changing = failures->smaller.has_value();
   const std::string who_replaces =
       WhoReplaces(run->fleet->ForeseeReplacement(), shrink, failures, run);
   if (who_replaces.empty()) return false;
@@ -207,7 +208,8 @@ bool GoesOn(int64_t steps_done, const ShrinkJob& shrink, Failures* failures, Ong
                                   steps_done, ": ", who_replaces);
   if (failures->is_recovering) {
     absl::StrAppend(&line, "; no step is done since the loss of ",
-                    absl::StrJoin(failures->lost, " and "));
+                    absl::StrJoin(failures->lost, " and "),
+                    is_changing ? " (ranks are those of the last step)" : "");
   } else {
     failures->lost.clear();
     failures->earlier_reports.clear();

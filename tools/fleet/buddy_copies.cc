@@ -148,7 +148,8 @@ train::CopyCosts BuddyCopies::TakeCosts() {
 
 std::string BuddyCopies::BuddyText(WorkerId worker) const {
   if (!buddy_of_.Has(worker) || !buddy_of_[worker].has_value()) return "";
-  return absl::StrCat(", whose buddy is ", launch::RankLabel(fleet_->ranks_of(*buddy_of_[worker])));
+  return absl::StrCat(", whose buddy is ",
+                      launch::RankLabel(fleet_->known_ranks(*buddy_of_[worker])));
 }
 
 void BuddyCopies::GiveUp(WorkerId worker, const std::string& why) {
@@ -156,7 +157,7 @@ void BuddyCopies::GiveUp(WorkerId worker, const std::string& why) {
   every_ = 0;
   console_->Say(
       absl::StrCat("WARNING: there are no more buddy copies, because of ",
-                   launch::RankLabel(fleet_->ranks_of(worker)), ": ", why,
+                   launch::RankLabel(fleet_->known_ranks(worker)), ": ", why,
                    ". The loss of a process may cost the steps since the last checkpoint"));
 }
 

@@ -102,7 +102,7 @@ void Fleet::ExplainStandstill(launch::FailureEvent* event) {
     std::string advice = launch::StateAdvice(kind, pid);
     if (advice.empty() || !event->cause.empty()) continue;
     event->cause =
-        absl::StrCat("the process of ", launch::RankLabel(ranks_of_[worker]), " (",
+        absl::StrCat("the process of ", LabelOf(worker), " (",
                      launch::ProcessText(pid, HostOf(worker)), ") ", launch::StateText(kind));
     event->advice = std::move(advice);
   }

@@ -85,6 +85,7 @@ IdVector<WorkerId, size_t> SizesOf(const IdVector<WorkerId, std::vector<RankId>>
 
 Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOptions& options)
     : ranks_of_(std::move(ranks_of)),
+      known_ranks_(ranks_of_),
       workers_(AllOf(ranks_of_)),
       room_of_(SizesOf(ranks_of_)),
       options_(WithHeartbeat(options, ranks_of_.size())),
@@ -252,7 +253,7 @@ void Fleet::TakeExit(const launch::WorkerExit& exit) {
   if (!IsOfJob(exit.worker)) return;
   const bool is_clean = exit.code == 0 && exit.signal == 0 && exit.lost.empty();
   if (is_clean && ending_.load()) return;
-  launch::FailureEvent event = launch::EventOf(exit, ranks_of_[exit.worker]);
+  launch::FailureEvent event = launch::EventOf(exit, known_ranks_[exit.worker]);
   event.host = HostOf(exit.worker);
   if (!exit.lost.empty()) {
     event.advice = absl::StrCat(
@@ -263,8 +264,7 @@ void Fleet::TakeExit(const launch::WorkerExit& exit) {
   AddActivity(&event);
   ExplainExit(exit, &event);
   Fail(std::move(event),
-       absl::UnavailableError(
-           absl::StrCat(launch::RankLabel(ranks_of_[exit.worker]), ": ", launch::ExitText(exit))));
+       absl::UnavailableError(absl::StrCat(LabelOf(exit.worker), ": ", launch::ExitText(exit))));
 }
 
 // The workers of a lost host have mostly lost their connections before. The host is the reason.
@@ -298,7 +298,7 @@ void Fleet::TakeLost() {
   }
   for (launch::FailureEvent& event : lost) {
     if (!IsOfJob(event.worker)) continue;
-    event.ranks = ranks_of_[event.worker];
+    event.ranks = known_ranks_[event.worker];
     event.pid = supervisor_->pid(event.worker);
     event.host = HostOf(event.worker);
     AddActivity(&event);
@@ -348,12 +348,11 @@ void Fleet::TakeTrouble(WorkerId worker, const std::string& bytes) {
 int64_t Fleet::ExcuseMs(WorkerId worker) {
   if (!starvation_.IsStarved(worker.value(), supervisor_->Use(worker), clock_.NowNs())) return 0;
   if (starvation_.NumLooks(worker.value()) == 2) {  // the first look may be mistaken
-    options_.console->Say(
-        absl::StrFormat("the process of %s (%s) gets no core: no heartbeat for %.1f s, though it "
-                        "is ready to run; other programs use the machine",
-                        launch::RankLabel(RanksNow(worker)),
-                        launch::ProcessText(supervisor_->pid(worker), HostOf(worker)),
-                        static_cast<double>(options_.dead_after_ms) * 1e-3));
+    options_.console->Say(absl::StrFormat(
+        "the process of %s (%s) gets no core: no heartbeat for %.1f s, though it "
+        "is ready to run; other programs use the machine",
+        LabelNow(worker), launch::ProcessText(supervisor_->pid(worker), HostOf(worker)),
+        static_cast<double>(options_.dead_after_ms) * 1e-3));
   }
   return std::max<int64_t>(1, options_.dead_after_ms / kLooksPerDeath);
 }
@@ -489,8 +488,8 @@ absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> Fleet::CallEach(
   IdVector<WorkerId, proto::WorkerAnswer> answers(ranks_of_.size());
   for (const WorkerId worker : workers()) {
     if (!answers[worker].ParseFromString((*replies)[worker])) {
-      return absl::InternalError(absl::StrCat(
-          "the process of ", launch::RankLabel(ranks_of_[worker]), " gave an answer that is none"));
+      return absl::InternalError(
+          absl::StrCat("the process of ", LabelOf(worker), " gave an answer that is none"));
     }
   }
   return answers;
@@ -510,7 +509,7 @@ std::vector<launch::RemainingWorker> Fleet::Remaining() const {
                                   ? "is held by a debugger"
                                   : launch::StateText(look.kind);
     remaining.push_back(
-        {ranks_of_[worker], supervisor_->pid(worker), state, HostOf(worker), look.is_seen});
+        {known_ranks_[worker], supervisor_->pid(worker), state, HostOf(worker), look.is_seen});
   }
   return remaining;
 }

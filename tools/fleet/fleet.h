@@ -112,6 +112,10 @@ class Fleet {
   const std::vector<WorkerId>& workers() const { return workers_; }
   const std::vector<RankId>& ranks_of(WorkerId worker) const { return ranks_of_[worker]; }
   const IdVector<WorkerId, std::vector<RankId>>& ranks_of() const { return ranks_of_; }
+  // Returns the ranks by which reports and lines for people name the worker: those that it had in
+  // the last step (NoteStepDone), or at the start of the job. After Spread they are of another mesh
+  // than ranks_of.
+  const std::vector<RankId>& known_ranks(WorkerId worker) const { return known_ranks_[worker]; }
   // Returns the name of the worker's host; empty if the job has one host.
   std::string HostOf(WorkerId worker) const;
   // Returns the hosts that are lost. Call after Finish.
@@ -174,6 +178,8 @@ class Fleet {
   // the workers, in order, each with at most as many as it had at the start: from now on ranks_of
   // are these. A worker may have none. kFailedPrecondition: the workers have no room for them.
   absl::Status Spread(int num_ranks);
+  // Call between two Calls, when the workers have done a step: known_ranks are those of the step.
+  void NoteStepDone();
   // Lets the workers without ranks leave the job in order.
   void DismissIdle();
   // Returns the number of control messages of other epochs that were refused.
@@ -269,10 +275,14 @@ class Fleet {
   bool IsOfJob(WorkerId worker) const;
   // Returns the worker's ranks. Any thread.
   std::vector<RankId> RanksNow(WorkerId worker) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns "rank 3" for known_ranks. Any thread but watcher_ and the caller's takes LabelNow.
+  std::string LabelOf(WorkerId worker) const;
+  std::string LabelNow(WorkerId worker) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // watcher_ writes these two, under mutex_, while the caller waits. So both threads read them
+  // watcher_ writes these three, under mutex_, while the caller waits. So both threads read them
   // without the mutex, and any other thread reads them under it.
   IdVector<WorkerId, std::vector<RankId>> ranks_of_;
+  IdVector<WorkerId, std::vector<RankId>> known_ranks_;
   std::vector<WorkerId> workers_;             // of the job, in order
   const IdVector<WorkerId, size_t> room_of_;  // the number of ranks of each worker at the start
   FleetOptions options_;

@@ -61,7 +61,7 @@ absl::Status Fleet::GiveUp(WorkerId worker, const std::string& evidence) {
   event.kind = launch::FailureEvent::Kind::kSlow;
   event.time_ns = clock_.NowNs();
   event.worker = worker;
-  event.ranks = ranks_of_[worker];
+  event.ranks = known_ranks_[worker];
   event.pid = supervisor_->pid(worker);
   event.host = HostOf(worker);
   event.reason = evidence;
@@ -167,7 +167,7 @@ std::vector<WorkerId> Fleet::WorkersToStart() const {
 
 absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost, Replace replace) {
   std::vector<std::string> names;
-  for (const WorkerId worker : lost) names.push_back(launch::RankLabel(ranks_of_[worker]));
+  for (const WorkerId worker : lost) names.push_back(LabelOf(worker));
   const bool starts = replace == Replace::kAll;
   const absl::Status reason = absl::UnavailableError(
       absl::StrCat("the process of ", absl::StrJoin(names, " and "),
@@ -202,6 +202,23 @@ bool Fleet::IsOfJob(WorkerId worker) const {
 std::vector<RankId> Fleet::RanksNow(WorkerId worker) const {
   MutexLock lock(&mutex_);
   return ranks_of_[worker];
+}
+
+std::string Fleet::LabelOf(WorkerId worker) const {
+  return launch::RankLabel(known_ranks_[worker]);
+}
+
+std::string Fleet::LabelNow(WorkerId worker) const {
+  MutexLock lock(&mutex_);
+  return launch::RankLabel(known_ranks_[worker]);
+}
+
+void Fleet::NoteStepDone() {
+  if (known_ranks_ == ranks_of_) return;
+  LetWatcherDo([&] {
+    MutexLock lock(&mutex_);
+    known_ranks_ = ranks_of_;
+  });
 }
 
 // Lets workers be no part of the job any more. What still ends of them is no failure.
@@ -262,8 +279,7 @@ void Fleet::SayAlsoLost(const std::vector<WorkerId>& lost) {
         0)
       continue;
     const std::string line =
-        absl::StrCat("WARNING: the process of ", launch::RankLabel(ranks_of_[worker]),
-                     " was lost a moment later, too");
+        absl::StrCat("WARNING: the process of ", LabelOf(worker), " was lost a moment later, too");
     options_.console->Say(line);
     if (options_.live != nullptr) options_.live->Say(line);
   }

@@ -255,8 +255,7 @@ Fleet::Replacement Fleet::Foresee() const {
   Replacement replacement;
   std::vector<std::string> names_of_lost;
   for (const WorkerId worker : workers()) {
-    if (std::count(lost.begin(), lost.end(), worker) > 0)
-      names_of_lost.push_back(launch::RankLabel(ranks_of_[worker]));
+    if (std::count(lost.begin(), lost.end(), worker) > 0) names_of_lost.push_back(LabelOf(worker));
   }
   replacement.ranks_left = NumRanksLeft(workers(), lost, room_of_);
   replacement.lost = processes(names_of_lost);
@@ -271,7 +270,7 @@ Fleet::Replacement Fleet::Foresee() const {
     if (!places.ok()) return replacement;
   }
   for (const WorkerId worker : lost) {
-    const std::string name = launch::RankLabel(ranks_of_[worker]);
+    const std::string name = LabelOf(worker);
     if (on_hosts_ == nullptr || (*places)[worker] == HostIdOf(worker)) {
       stay.push_back(name);
     } else {

@@ -219,15 +219,19 @@ absl::Status FleetRunner::EnterMesh(IdVector<RankId, std::vector<HeldState>> sha
 }
 
 // Returns "from the memory of rank 3 (16.0 KiB)" for the transfers from that source; empty: there
-// are none.
+// are none. Ranks are named as everywhere: as known_ranks, which may be of another mesh than that
+// of the states.
 std::string FleetRunner::GivenText(const RecoveryPlan& plan, Transfer::Source source) const {
   std::set<RankId> givers;
   int64_t bytes = 0;
   for (const Transfer& transfer : plan.transfers) {
     if (transfer.source != source) continue;
-    const std::vector<RankId>& ranks = in_memory_.ranks_of[transfer.giver];
-    if (source == Transfer::Source::kReplica) givers.insert(transfer.from);
-    if (source == Transfer::Source::kBuddy) givers.insert(ranks.begin(), ranks.end());
+    const std::vector<RankId>& ranks = fleet_->known_ranks(transfer.giver);
+    if (source == Transfer::Source::kReplica && ranks == in_memory_.ranks_of[transfer.giver]) {
+      givers.insert(transfer.from);
+    } else {
+      givers.insert(ranks.begin(), ranks.end());
+    }
     bytes += transfer.bytes;
   }
   if (givers.empty()) return "";
@@ -242,7 +246,7 @@ std::vector<std::string> FleetRunner::NamesOf(const std::vector<WorkerId>& worke
   std::vector<std::string> names;
   for (const WorkerId worker : workers) {
     const std::string host = fleet_->HostOf(worker);
-    names.push_back(absl::StrCat(launch::RankLabel(in_memory_.ranks_of[worker]),
+    names.push_back(absl::StrCat(launch::RankLabel(fleet_->known_ranks(worker)),
                                  host.empty() ? "" : absl::StrCat(" on host '", host, "'")));
   }
   return names;
@@ -268,7 +272,7 @@ std::string FleetRunner::RecoveryText(Mesh mesh, const std::vector<WorkerId>& lo
   if (!sources.empty()) absl::StrAppend(&text, ", with states ", absl::StrJoin(sources, " and "));
   for (const WorkerId worker : plan.without_states) {
     absl::StrAppend(&text, "; no memory has the states of ",
-                    launch::RankLabel(in_memory_.ranks_of[worker]), buddies_.BuddyText(worker));
+                    launch::RankLabel(fleet_->known_ranks(worker)), buddies_.BuddyText(worker));
   }
   if (fenced > 0) {
     absl::StrAppend(&text, "; ", fenced, fenced == 1 ? " message" : " messages",

@@ -214,6 +214,35 @@ TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave)
   EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
 }
 
+TEST_F(FleetTest, UntilAStepIsDoneOnTheNewMeshALossIsToldByTheRanksOfTheOld) {
+  options_.recovers = true;
+  Launch(4);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  const auto kill = [this](WorkerId worker) {
+    IdVector<WorkerId, proto::WorkerCommand> commands(4, CommandFor(Script::kAnswers));
+    commands[worker] = CommandFor(Script::kIsKilled);
+    EXPECT_FALSE(fleet_->CallEach(commands, Fleet::Watch::kNone).ok());
+    return fleet_->ReportLoss();
+  };
+  kill(WorkerId(0));
+  ASSERT_TRUE(fleet_->BeginEpoch(Fleet::Replace::kNone).ok());
+  ASSERT_EQ(fleet_->Spread(4), absl::OkStatus());
+  EXPECT_THAT(fleet_->ranks_of(WorkerId(1)), ::testing::ElementsAre(RankId(0), RankId(1)));
+  // Worker 3 has no ranks of the new mesh.
+  const launch::FailureReport idle = kill(WorkerId(3));
+  EXPECT_THAT(idle.everyone, ::testing::ElementsAre("ranks 6-7"));
+  EXPECT_THAT(idle.text, HasSubstr("ranks 6-7"));
+  EXPECT_EQ(fleet_->ForeseeReplacement().lost, "the process of ranks 6-7");
+  ASSERT_TRUE(fleet_->BeginEpoch(Fleet::Replace::kNone).ok());
+  ASSERT_EQ(fleet_->Spread(2), absl::OkStatus());
+  fleet_->DismissIdle();
+  EXPECT_THAT(fleet_->known_ranks(WorkerId(1)), ::testing::ElementsAre(RankId(2), RankId(3)));
+  fleet_->NoteStepDone();
+  EXPECT_THAT(fleet_->known_ranks(WorkerId(1)), ::testing::ElementsAre(RankId(0), RankId(1)));
+  EXPECT_THAT(kill(WorkerId(1)).everyone, ::testing::ElementsAre("ranks 0-1"));
+}
+
 TEST_F(FleetTest, AProcessThatIsGivenUpBecauseItIsSlowIsALossWithTheEvidence) {
   options_.recovers = true;
   Launch(2);

@@ -70,10 +70,10 @@ void Fleet::GatherTrace(const IdVector<WorkerId, int64_t>& clock_offset_ns) {
     absl::StatusOr<std::string> bytes = ReadTracePart(worker);
     if (!bytes.ok()) {
       bytes = ReadKeptActs(worker);
-      if (bytes.ok()) from_memory.push_back(launch::RankLabel(ranks_of_[worker]));
+      if (bytes.ok()) from_memory.push_back(LabelOf(worker));
     }
     if (!bytes.ok()) {
-      missing.push_back(launch::RankLabel(ranks_of_[worker]));
+      missing.push_back(LabelOf(worker));
       continue;
     }
     parts.push_back({*std::move(bytes), clock_offset_ns[worker]});
