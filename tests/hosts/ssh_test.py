@@ -6,11 +6,12 @@ import signal
 import subprocess
 import unittest
 
-from tests.hosts.host_jobs import HostJobs, LIMIT_S, unwrapped
+from tests.hosts.host_jobs import HostJobs, LIMIT_S, MANY_STEPS, unwrapped
 from tests.hosts.ssh_lab import HOSTS, SshLab
 from tests.processes import census
 
 JOB = ("--mesh", "dp=2,tp=2", "--steps", "8")
+INTERRUPTED = 130
 
 
 class SshTest(HostJobs):
@@ -105,6 +106,34 @@ class SshTest(HostJobs):
         self.assertRegex(said, "epoch 2 goes on without rank 1 on host .*, on 1 device.* in 1 process, with states from "
                                "the memory of rank 0")
         self.assertIn("; 1 recovery", said)
+        self.expect_nothing_left()
+
+    def test_after_a_restart_on_a_smaller_mesh_a_lost_process_starts_anew(self):
+        """A host is lost, and the last process is lost before a step is done without that host."""
+        job = self.start("--mesh", "dp=2", "--steps", MANY_STEPS, "--on-failure", "elastic", "--min-devices", "1",
+                         "--checkpoint", "restarted/", "--checkpoint-every", "50", "--hosts", ",".join(HOSTS), "--ssh",
+                         self.servers.command())
+        said = self.await_text(job, "step 1/")
+        first, second = self.workers()
+        os.kill(first, signal.SIGSTOP)  # no step is done until the process is killed
+        os.kill(census.parent_of(second), signal.SIGKILL)
+        said += self.await_text(job, "recovery 1 after step")
+        os.kill(first, signal.SIGKILL)
+        said += self.await_text(job, "all processes are ready again")
+        said += self.await_text(job, "checkpoint of step ")  # a failure after the same step would end the job
+        self.kill("worker")
+        said += self.await_text(job, " again")
+        job.send_signal(signal.SIGTERM)
+        rest, _ = job.communicate(timeout=LIMIT_S)
+        said = unwrapped(said + rest)
+        print(said[-3000:], flush=True)
+        self.assertEqual(job.returncode, INTERRUPTED, said)
+        # The first process is lost before or after the news of the second is out.
+        self.assertRegex(said, "the other processes (cannot live on|could not go on)")
+        self.assertRegex(said, r"recovery 1 after step \d+: .* and the others go on with dp=1 instead of dp=2")
+        self.assertIn("restart 1 after step", said)
+        self.assertRegex(said, r"recovery \d+ after step \d+: the process of rank 0 starts anew, and the others live on")
+        self.assertNotIn("restart 2", said)
         self.expect_nothing_left()
 
     def test_a_host_that_knows_no_key_is_named_with_the_words_of_ssh(self):
