@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 import unittest
 
 from tests.hosts.host_jobs import HostJobs, LIMIT_S, unwrapped
@@ -13,6 +14,7 @@ from tests.hosts.network_lab import ENTER, NetworkLab
 
 SHOW_PLACE = ("sh", "-c", 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE '
                           '$MASTER_ADDR:$MASTER_PORT"')
+ANOTHER_REQUEST_S = 0.3  # the same signal sooner is no second one
 # Sums the ranks over all processes, as a program of PyTorch would.
 SUM_OF_RANKS = """
 import torch, torch.distributed as d
@@ -112,6 +114,7 @@ class OnThisMachine(Launches):
         job.send_signal(signal.SIGTERM)
         while "goes to" not in job.stdout.readline():
             pass
+        time.sleep(ANOTHER_REQUEST_S)
         job.send_signal(signal.SIGTERM)
         self.expect_end(job, 130)
 

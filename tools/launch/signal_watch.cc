@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +29,11 @@ constexpr size_t kMessageMax = 256;
 char end_message[kMessageMax];
 std::atomic<size_t> end_message_size{0};
 std::atomic<int> end_code{-1};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+// The monotonic times of the last SIGINT, SIGTERM and SIGHUP that count; kNever: there was none.
+constexpr int64_t kNever = -1;
+std::atomic<int64_t> last_interrupt_ns{kNever}, last_terminate_ns{kNever}, last_hangup_ns{kNever};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+              std::atomic<int64_t>::is_always_lock_free);
 
 void EndIfAsked() {
   const int code = end_code.load(std::memory_order_acquire);
@@ -39,9 +44,27 @@ void EndIfAsked() {
   ::_exit(code);
 }
 
+// Returns whether the signal belongs to the request of the one before. If not, it begins a request.
+bool IsOfLastRequest(int signal) {
+  std::atomic<int64_t>& last_ns = signal == SIGINT    ? last_interrupt_ns
+                                  : signal == SIGTERM ? last_terminate_ns
+                                                      : last_hangup_ns;
+  timespec time = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  const int64_t now_ns = int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  int64_t before_ns = last_ns.load();
+  if (before_ns != kNever && now_ns - before_ns < kOneRequestNs) return true;
+  // If this fails, then a handler on another thread has just begun the request.
+  return !last_ns.compare_exchange_strong(before_ns, now_ns);
+}
+
 void OnSignal(int signal) {
   EndIfAsked();
   const int error = errno;
+  if (IsOfLastRequest(signal)) {
+    errno = error;
+    return;
+  }
   const bool is_same_request = was_asked_elsewhere.exchange(false);
   const bool second = signal_came.exchange(true) && !is_same_request;
   const char byte = static_cast<char>(signal);
@@ -90,6 +113,8 @@ SignalWatch::SignalWatch(SecondSignal second) {
   }
   signal_came.store(false);
   was_asked_elsewhere.store(false);
+  for (std::atomic<int64_t>* last_ns : {&last_interrupt_ns, &last_terminate_ns, &last_hangup_ns})
+    last_ns->store(kNever);
   second_ends.store(second == SecondSignal::kEndsTheProcess);
   ::sigaction(SIGINT, nullptr, &old_interrupt_);
   ::sigaction(SIGTERM, nullptr, &old_terminate_);

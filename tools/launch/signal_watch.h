@@ -6,6 +6,10 @@
 // first signal end the process. SIGUSR1 and SIGUSR2 end nothing: a process that notes them counts
 // them.
 //
+// The same signal within kOneRequestNs is the same request, and does nothing: `timeout` signals the
+// program and then its process group, and no person is as fast. Two different signals are two
+// requests.
+//
 // A SIGINT or SIGHUP that was ignored before (nohup, a script's background job) stays ignored. From
 // the first watch on, SIGPIPE and SIGXFSZ are ignored for good: a write to a closed pipe, or beyond
 // the limit of a file's size, fails and ends nothing, even if results are written after the watch.
@@ -16,12 +20,14 @@
 #include <signal.h>
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace weir::launch {
 
 inline constexpr int kExitInterrupted = 130;  // of a process that a signal has asked to end
+inline constexpr int64_t kOneRequestNs = 200'000'000;
 
 enum class SecondSignal {
   kEndsTheProcess,  // as if there were no watch
