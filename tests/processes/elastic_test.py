@@ -23,6 +23,25 @@ NEAR_STEPS = 20
 TRIES = 5
 
 
+def kill(job, *ranks, also=None):
+    """Kills the workers of these ranks at once. Returns {rank: pid} of all workers before.
+
+    The starter stands still meanwhile, so that it sees all ends together, and what also() does, however slow this
+    process is.
+    """
+    workers = job.wait_for_workers(4)
+    os.kill(job.starter.pid, signal.SIGSTOP)
+    try:
+        for rank in ranks:
+            os.kill(workers[rank], signal.SIGKILL)
+        weir_jobs.until("the ends of the workers", lambda: not any(census.is_running(workers[rank]) for rank in ranks))
+        if also is not None:
+            also()
+    finally:
+        os.kill(job.starter.pid, signal.SIGCONT)
+    return workers
+
+
 class Elastic(weir_jobs.FailureCase):
     STEPS = kill_table.steps_for(LOSSES)
     FLAGS = ("--on-failure", "elastic")
@@ -32,29 +51,10 @@ class Elastic(weir_jobs.FailureCase):
         self.expect_results_of_no_failure(ended)
         return [(float(seconds), how) for seconds, how in re.findall(DONE, ended.err)]
 
-    def kill(self, job, *ranks, also=None):
-        """Kills the workers of these ranks at once. Returns {rank: pid} of all workers before.
-
-        The starter stands still meanwhile, so that it sees all ends together, and what also() does, however slow this
-        process is.
-        """
-        workers = job.wait_for_workers(4)
-        os.kill(job.starter.pid, signal.SIGSTOP)
-        try:
-            for rank in ranks:
-                os.kill(workers[rank], signal.SIGKILL)
-            weir_jobs.until("the ends of the workers",
-                            lambda: not any(census.is_running(workers[rank]) for rank in ranks))
-            if also is not None:
-                also()
-        finally:
-            os.kill(job.starter.pid, signal.SIGCONT)
-        return workers
-
     def test_the_others_live_on_and_give_the_lost_states(self):
         job = self.start()
         job.wait_for_step()
-        before = self.kill(job, "1")
+        before = kill(job, "1")
         job.wait_for_text("a step is done again")
         after = job.wait_for_workers(4)
         self.assertEqual([rank for rank in before if before[rank] != after[rank]], ["1"])
@@ -66,7 +66,7 @@ class Elastic(weir_jobs.FailureCase):
     def test_without_a_replica_the_others_live_on_with_the_last_checkpoint(self):
         job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "20")
         job.wait_for_text("checkpoint of step 20 written")
-        before = self.kill(job, "1", "3")
+        before = kill(job, "1", "3")
         job.wait_for_text("a step is done again")
         after = job.wait_for_workers(4)
         self.assertEqual([rank for rank in ("0", "2") if before[rank] != after[rank]], [])
@@ -75,7 +75,7 @@ class Elastic(weir_jobs.FailureCase):
     def test_a_new_process_that_ends_at_once_is_replaced_at_once(self):
         job = self.start()
         job.wait_for_step()
-        lost = self.kill(job, "1")["1"]
+        lost = kill(job, "1")["1"]
         again = weir_jobs.until("a new process", lambda: [pid for pid, rank in job.workers().items()
                                                           if rank == "1" and pid != lost])
         os.kill(again[0], signal.SIGKILL)  # the process has said no hello yet
@@ -94,7 +94,7 @@ class Elastic(weir_jobs.FailureCase):
     def test_two_that_are_killed_at_once_are_one_loss_with_both_names(self):
         job = self.start()
         job.wait_for_step()
-        self.kill(job, "0", "3")
+        kill(job, "0", "3")
         job.wait_for_text("a step is done again")
         ended = job.wait()
         self.expect_good(ended)
@@ -111,7 +111,7 @@ class Elastic(weir_jobs.FailureCase):
             # The states in memory may be as old as those before the first step, and then there would be nothing to
             # save. The checkpoint bounds what is lost.
             job.wait_for_text("checkpoint of step 20 written")
-            self.kill(job, "1", also=lambda: job.starter.send_signal(signal.SIGTERM))
+            kill(job, "1", also=lambda: job.starter.send_signal(signal.SIGTERM))
             ended = job.wait()
             self.assertEqual(ended.code, INTERRUPTED, ended.err)
             self.assertRegex(ended.err, r"interrupted after step \d+ of ")
@@ -152,7 +152,7 @@ class Elastic(weir_jobs.FailureCase):
         """No process may start anew, and the step has twice as many micro-batches on half of the ranks."""
         job = self.start("--max-restarts", "0", "--min-devices", "2", "--checkpoint", "checkpoints/")
         job.wait_for_step()
-        before = self.kill(job, "3")
+        before = kill(job, "3")
         job.wait_for_text("a step is done again")
         self.assertTrue(set(job.workers()) <= {before[rank] for rank in ("0", "1", "2")})
         ended = job.wait()
@@ -172,7 +172,7 @@ class Elastic(weir_jobs.FailureCase):
     def test_a_limit_ends_the_job_with_the_code_of_the_failure(self):
         job = self.start("--max-restarts", "0")
         job.wait_for_step()
-        self.kill(job, "2")
+        kill(job, "2")
         ended = job.wait()
         self.assertEqual(ended.code, KILLED, ended.err)
         self.assertIn("the job does not start again: the job failed 1 time within 3600 s, and --max-restarts is 0",
@@ -197,6 +197,96 @@ class Buddies(weir_jobs.FailureCase):
         ended = job.wait()
         self.expect_results_of_no_failure(ended)
         self.assertIn("from the memory of rank 0 (buddy)", re.findall(DONE, ended.err)[0][1])
+
+
+class Growth(weir_jobs.JobCase):
+    """A mesh that has become smaller grows again. No process may start anew within a second after a failure."""
+
+    MESH = ("--mesh", "dp=2,tp=2", "--processes", "4")
+    FLAGS = ("--on-failure", "elastic", "--max-restarts", "0", "--restart-window", "1", "--min-devices", "2",
+             "--metrics", "metrics.jsonl")
+    SOON = ("--grow-after", "0.2")
+    # So low that the last bits, in which meshes differ, stay the last bits over all steps of a test.
+    RATE = "0.00003"
+
+    def setUp(self):
+        super().setUp()
+        small = [self.RATE if word == "0.003" else word for word in weir_jobs.SMALL]
+        self.place.write_job(*small, "--min-lr", self.RATE, "--steps", "1000000")
+
+    def start(self, *options):
+        return self.place.start(*self.MESH, *self.FLAGS, *options)
+
+    def lose_rank_3(self, job):
+        """Returns {rank: pid} of the workers before."""
+        job.wait_for_step()
+        before = kill(job, "3")
+        job.wait_for_text("a step is done again")
+        return before
+
+    def new_processes(self, job, before):
+        """Waits until processes come back, and returns their pids."""
+        def find():
+            self.assertIsNone(job.starter.poll(), job.errors())
+            return [pid for pid in job.workers() if pid not in before.values()]
+
+        return weir_jobs.until("new processes", find)
+
+    def end_after_more_steps(self, job):
+        """Lets the job do some steps and end. Expects the losses of a run without a failure, each step once."""
+        def steps():
+            return len(self.place.metrics("metrics.jsonl"))
+
+        self.assertIsNone(job.starter.poll(), job.errors())
+        enough = steps() + NEAR_STEPS
+        weir_jobs.until("more steps", lambda: steps() > enough or job.starter.poll() is not None)
+        job.starter.send_signal(signal.SIGTERM)
+        ended = job.wait()
+        self.assertEqual(ended.code, INTERRUPTED, ended.err)
+        self.assertEqual(self.place.processes(), [])
+        rows = self.place.metrics("metrics.jsonl")
+        self.assertEqual([row["step"] for row in rows], list(range(1, len(rows) + 1)), "each step has one row")
+        self.place.train(*self.MESH, "--steps", str(len(rows)), "--metrics", "good.jsonl")
+        for row, good in zip(rows, self.place.metrics("good.jsonl"), strict=True):
+            self.assertLess(abs(row["loss"] - good["loss"]), 1e-5 * max(1, abs(good["loss"])), row)
+        return ended
+
+    def test_a_mesh_that_became_smaller_grows_again_with_the_states_of_those_who_live(self):
+        job = self.start(*self.SOON)
+        before = self.lose_rank_3(job)
+        job.wait_for_text("the mesh has grown after step")
+        after = job.wait_for_workers(4)
+        self.assertEqual([rank for rank in before if before[rank] == after[rank]], ["0", "1"])
+        ended = self.end_after_more_steps(job)
+        self.assertRegex(ended.err, r"the mesh has grown after step \d+, and the steps have waited \d+\.\d+ s: epoch 3 has "
+                                    r"new processes for rank 2 and rank 3, on 4 devices \(dp=2,tp=2\) in 4 processes, with "
+                                    r"states from the memory of ranks 0-1 \(")
+        self.assertIn("; 1 recovery; 1 growth\n", ended.out)
+
+    def test_a_new_process_that_is_lost_while_the_mesh_grows_leaves_the_others_with_their_states(self):
+        job = self.start(*self.SOON)
+        before = self.lose_rank_3(job)
+        os.kill(self.new_processes(job, before)[0], signal.SIGKILL)
+        job.wait_for_text("the mesh does not grow any more: processes were lost again 1 time soon after they had come back")
+        ended = self.end_after_more_steps(job)
+        self.assertIn("; 2 recoveries", ended.out)
+
+    def test_a_process_with_states_that_is_lost_while_the_mesh_grows_is_replaced_by_the_new_ones(self):
+        """Rank 0 of the smaller mesh has no replica, so its states come from the last checkpoint."""
+        job = self.start(*self.SOON, "--checkpoint", "checkpoints/", "--checkpoint-every", "10")
+        job.wait_for_text("checkpoint of step 10 written")
+        before = self.lose_rank_3(job)
+        self.new_processes(job, before)
+        os.kill(before["0"], signal.SIGKILL)
+        job.wait_for_text("recovery 2 after step")
+        ended = self.end_after_more_steps(job)
+        self.assertRegex(ended.err, r"recovery 2 after step \d+: the process of rank 0 does not come back")
+
+    def test_a_mesh_stays_small_where_no_growth_is_wanted(self):
+        job = self.start("--grow-after", "0")
+        self.lose_rank_3(job)
+        ended = self.end_after_more_steps(job)
+        self.assertNotIn("the mesh has grown", ended.err)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@
 #include "tools/hosts/agent.h"
 #include "tools/job/fewer_replicas.h"
 #include "tools/launch/failure_report.h"
+#include "tools/launch/growth_policy.h"
 #include "tools/launch/parent_signals.h"
 #include "tools/launch/placement.h"
 #include "tools/launch/program_path.h"
@@ -149,8 +150,16 @@ struct Failures {
   int64_t lost_ns = 0;              // the time
   bool is_replacing = false;        // the next loss is of a process that is slow
   bool is_ended_by_signal = false;  // and not by the failure
-  // The job with fewer replicas with which the run goes on; nullopt once a step of it is done.
-  std::optional<proto::Job> smaller;
+  // The job with another number of replicas with which the run goes on; nullopt once a step of it
+  // is done.
+  std::optional<proto::Job> changed;
+};
+
+// How a run whose mesh has become smaller gets its own mesh again.
+struct Growths {
+  launch::GrowthPolicy policy;
+  int count = 0;         // so far
+  int64_t begun_ns = 0;  // the time of the last one
 };
 
 // Makes the job of the run smaller, because these processes do not come back. Returns how, for
@@ -165,14 +174,14 @@ std::string WhoReplaces(const fleet::Fleet::Replacement& replacement, const Shri
   const fleet::MeshAfterLoss mesh =
       fleet::ChooseMesh({.may_start_anew = !is_refused,
                          .have_places = replacement.status.ok(),
-                         .is_changing = failures->smaller.has_value()});
+                         .is_changing = failures->changed.has_value()});
   if (mesh == fleet::MeshAfterLoss::kStays)
     return absl::StrCat(replacement.text, ", and the others live on");
   const absl::StatusOr<std::string> smaller = shrink(replacement);
   if (smaller.ok() && !smaller->empty()) {
     const std::string why = is_refused                 ? failures->refusal
                             : !replacement.status.ok() ? "no host takes its place"
-                                                       : "the mesh was about to become smaller";
+                                                       : "the mesh was about to change";
     return absl::StrCat(replacement.lost, replacement.num_lost == 1 ? " does" : " do",
                         " not come back (", why, "), and the others go on with ", *smaller);
   }
@@ -231,7 +240,7 @@ bool GoesOn(int64_t steps_done, const ShrinkJob& shrink, Failures* failures, Ong
 // Says how the job goes on once a step is done again. Returns the seconds since the failure.
 double SayRecovered(const train::RunRecovery& recovery, Failures* failures, OngoingRun* run) {
   failures->is_recovering = false;
-  failures->smaller.reset();
+  failures->changed.reset();
   const double seconds = static_cast<double>(run->clock.NowNs() - failures->lost_ns) * 1e-9;
   Tell(absl::StrFormat(recovery.has_step
                            ? "a step is done again, %.2f s after the failure: %s"
@@ -241,6 +250,44 @@ double SayRecovered(const train::RunRecovery& recovery, Failures* failures, Ongo
   run->live->ReportRecovery({failures->recoveries, absl::StrJoin(failures->lost, " and "),
                              failures->lost_after_step, recovery.step, seconds, failures->last.text,
                              failures->earlier_reports});
+  return seconds;
+}
+
+// Notes that the mesh has become smaller, and says if that is for good.
+void NoteSmaller(Growths* growths, OngoingRun* run) {
+  const bool had_given_up = growths->policy.has_given_up();
+  growths->policy.NoteSmaller(run->clock.NowNs() / 1'000'000);
+  if (!growths->policy.has_given_up() || had_given_up) return;
+  Tell(absl::StrCat("WARNING: the mesh does not grow any more: processes were lost again ",
+                    growths->policy.lost_again(),
+                    growths->policy.lost_again() == 1 ? " time" : " times in a row",
+                    " soon after they had come back (--max-restarts, --restart-window)"),
+       run);
+}
+
+// Decides whether the mesh grows now.
+bool GrowsNow(const Failures& failures, Growths* growths, OngoingRun* run) {
+  const int64_t now_ms = run->clock.NowNs() / 1'000'000;
+  return failures.policy.HasRoom(now_ms) && growths->policy.TakesTurn(now_ms) &&
+         run->fleet->CanGrow();
+}
+
+// Begins to grow to the job as it was started.
+void BeginGrowth(const proto::Job& job, Failures* failures, Growths* growths, OngoingRun* run) {
+  failures->changed = job;
+  growths->begun_ns = run->clock.NowNs();
+  growths->policy.NoteBegun(growths->begun_ns / 1'000'000);
+}
+
+// Says that a step is done on the mesh that has grown. Returns the seconds since it began to grow.
+double SayGrown(const train::RunRecovery& recovery, Failures* failures, Growths* growths,
+                OngoingRun* run) {
+  failures->changed.reset();
+  ++growths->count;
+  const double seconds = static_cast<double>(run->clock.NowNs() - growths->begun_ns) * 1e-9;
+  Tell(absl::StrFormat("the mesh has grown after step %d, and the steps have waited %.2f s: %s",
+                       recovery.step, seconds, recovery.text),
+       run);
   return seconds;
 }
 
@@ -290,7 +337,7 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
     if (!is_noted) earlier_reports.push_back(failures->last.text);
   }
   failures->is_recovering = false;
-  failures->smaller.reset();  // all processes start on the smaller mesh
+  failures->changed.reset();  // all processes start on the mesh that the job has now
   Tell(absl::StrCat("WARNING: restart ", failures->restarts, " after step ", standing.steps_done,
                     ": the job goes on from ", from),
        run);
@@ -349,8 +396,8 @@ absl::Status MakeSmallerForRestart(const TrainArguments& arguments, const proto:
   return absl::OkStatus();
 }
 
-// Returns "; 2 restarts; 1 recovery", as far as there were any.
-std::string FailuresText(const Failures& failures) {
+// Returns "; 2 restarts; 1 recovery; 1 growth", as far as there were any.
+std::string FailuresText(const Failures& failures, const Growths& growths) {
   std::string text;
   if (failures.restarts > 0)
     absl::StrAppend(&text, "; ", failures.restarts,
@@ -358,6 +405,8 @@ std::string FailuresText(const Failures& failures) {
   if (failures.recoveries > 0)
     absl::StrAppend(&text, "; ", failures.recoveries,
                     failures.recoveries == 1 ? " recovery" : " recoveries");
+  if (growths.count > 0)
+    absl::StrAppend(&text, "; ", growths.count, growths.count == 1 ? " growth" : " growths");
   return text;
 }
 
@@ -418,6 +467,10 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   Failures failures{
       launch::RestartPolicy({.restarts_max = arguments.max_restarts,
                              .window_ms = std::llround(arguments.restart_window_seconds * 1e3)})};
+  Growths growths{launch::GrowthPolicy(arguments.Growth())};
+  // The job as this start of the processes has begun it.
+  proto::Job started;
+  fleet::FleetOptions started_on;
   train::RunStanding standing;
   options.standing = &standing;
   const ShrinkJob shrink =
@@ -427,7 +480,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     WEIR_ASSIGN_OR_RETURN(const std::string text,
                           MakeSmaller(arguments, written, lost.ranks_left, &processes, &read, run));
     if (text.empty()) return text;
-    failures.smaller = read.job;
+    failures.changed = read.job;
+    NoteSmaller(&growths, run);
     if (options.processes > 0) options.processes = processes.processes;
     return text;
   };
@@ -436,10 +490,19 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       return GoesOn(steps_done, shrink, &failures, run, context);
     };
     options.smaller_job = [&failures]() -> const proto::Job* {
-      return failures.smaller.has_value() ? &*failures.smaller : nullptr;
+      return failures.changed.has_value() ? &*failures.changed : nullptr;
     };
     options.recovered = [&](const train::RunRecovery& recovery) {
-      return SayRecovered(recovery, &failures, run);
+      return recovery.is_growth ? SayGrown(recovery, &failures, &growths, run)
+                                : SayRecovered(recovery, &failures, run);
+    };
+    options.may_grow = [&] { return GrowsNow(failures, &growths, run); };
+    options.larger_job = [&] {
+      read.job = started;
+      processes = started_on;
+      if (options.processes > 0) options.processes = processes.processes;
+      BeginGrowth(started, &failures, &growths, run);
+      return &*failures.changed;
     };
     if (arguments.on_slow == "replace") {
       options.may_replace = [&](RankId rank) { return IsReplaced(rank, &failures, run); };
@@ -451,6 +514,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       fleet::FleetOptions of_start = processes;
       of_start.epoch = epoch;
       AddFilesOfStart(options, &of_start.input_files);
+      started = job;
+      started_on = processes;
+      growths.policy.NoteStart();
       options.runner = [run, of_start](const proto::Job& of_run,
                                        const train::RunnerOptions& runner_options) {
         return fleet::FleetRunner::Open(of_start, of_run, runner_options, &run->fleet);
@@ -483,7 +549,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   if (const std::string speed = train::SpeedText(job, result); !speed.empty())
     *context->out << "; " << speed;
   *context->out << train::CheckpointsText(result);
-  *context->out << FailuresText(failures);
+  *context->out << FailuresText(failures, growths);
   *context->out << "\n";
   if (result.interrupted) context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();

@@ -320,6 +320,15 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("N")
       ->check(IsCount(1))
       ->group("Hosts");
+  verb->add_option(
+          "--grow-after", grow_after_seconds,
+          "With elastic, a mesh that has become smaller grows again when lost processes can "
+          "start again: try after so long, then each time after twice as long; 0: never")
+      ->type_name("SECONDS")
+      ->needs("--min-devices")
+      ->check(IsSeconds(0))
+      ->default_str(absl::StrCat(launch::GrowthLimits().after_ms / 1000))
+      ->group("Hosts");
 }
 
 namespace {
@@ -343,6 +352,12 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
   if (buddy_every > 0 && on_failure != "elastic") {
     return Rejected({"W0733", "--buddy-every", "--on-failure elastic, which uses these copies",
                      "--on-failure " + on_failure, "--on-failure elastic"});
+  }
+  if (grow_after_seconds.has_value() && on_failure != "elastic") {
+    return Rejected(
+        {"W0992", "--grow-after",
+         "--on-failure elastic, with which the mesh becomes smaller while processes live",
+         "--on-failure " + on_failure, "--on-failure elastic"});
   }
   const bool has_processes_here = found.listed.empty() && fleet.processes > 0;
   if (min_devices > 0 && !(has_processes_here && on_failure == "elastic")) {
@@ -377,6 +392,14 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
   if (fleet.processes > 0 || !found.agents.empty()) return absl::OkStatus();
   return Rejected({"W0756", option, "processes that can start again",
                    "a job in one process, which ends with a failure", "--processes 1 or more"});
+}
+
+launch::GrowthLimits TrainArguments::Growth() const {
+  launch::GrowthLimits limits;
+  if (grow_after_seconds.has_value()) limits.after_ms = std::llround(*grow_after_seconds * 1e3);
+  limits.lost_again_max = max_restarts;
+  limits.window_ms = std::llround(restart_window_seconds * 1e3);
+  return limits;
 }
 
 absl::Status TrainArguments::CheckReplicas(const proto::Job& trained) const {

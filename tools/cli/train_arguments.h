@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "tools/console/console.h"
 #include "tools/fleet/fleet.h"
 #include "tools/hosts/find_hosts.h"
+#include "tools/launch/growth_policy.h"
 #include "tools/launch/log_directory.h"
 #include "tools/sim/job_costs.h"
 #include "tools/train/trainer.h"
@@ -70,7 +72,8 @@ struct TrainArguments : PlannedJobArguments {
   std::string on_slow = "warn";
   int max_restarts = 3;
   double restart_window_seconds = 3600;
-  int64_t min_devices = 0;  // to which the mesh may become smaller; 0: it stays
+  int64_t min_devices = 0;                   // to which the mesh may become smaller; 0: it stays
+  std::optional<double> grow_after_seconds;  // none: as launch::GrowthLimits
   FleetArguments fleet;
   bool view = false;  // serve the page of the run
   int view_port = 0;  // 0: any free one
@@ -80,8 +83,10 @@ struct TrainArguments : PlannedJobArguments {
   // to (W0756), hosts are held in reserve that cannot take over (W0726), --buddy-every comes
   // without
   // --on-failure elastic (W0733), or a slow process is to be replaced although the others do not
-  // live on (W0742).
+  // live on (W0742), or --grow-after comes without --on-failure elastic (W0992).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
+  // Returns when a mesh that has become smaller grows again.
+  launch::GrowthLimits Growth() const;
   // kInvalidArgument (W0729): --min-devices, and a job without replicas.
   absl::Status CheckReplicas(const proto::Job& trained) const;
   // Sets options.job_file, too, so that no output replaces the job.

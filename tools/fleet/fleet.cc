@@ -22,6 +22,7 @@
 #include "runtime/limits/process_limits.h"
 #include "runtime/transport/rank_card.h"
 #include "tools/fleet/heartbeat.h"
+#include "tools/fleet/mesh_change.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
@@ -67,12 +68,6 @@ FleetOptions WithHeartbeat(FleetOptions options, size_t num_workers) {
   options.heartbeat_ms = chosen.every_ms;
   options.dead_after_ms = chosen.dead_after_ms;
   return options;
-}
-
-std::vector<WorkerId> AllOf(const IdVector<WorkerId, std::vector<RankId>>& ranks_of) {
-  std::vector<WorkerId> workers;
-  for (const WorkerId worker : ranks_of.ids()) workers.push_back(worker);
-  return workers;
 }
 
 IdVector<WorkerId, size_t> SizesOf(const IdVector<WorkerId, std::vector<RankId>>& ranks_of) {

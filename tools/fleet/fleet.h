@@ -10,6 +10,8 @@
 //
 //   Call fails -> ReportLoss -> BeginEpoch -> { Call }*
 //
+// Workers that have left the job may come back in a later epoch (BeginGrowth).
+//
 // A Fleet notices a failure in four ways: a process ends (noticed at once), a process reports that
 // it cannot go on (at once), a process no longer beats (after dead_after_ms), or no actor makes
 // progress while steps run (after stuck_after_ms). Each failure ends the job: Calls return, and
@@ -174,6 +176,16 @@ class Fleet {
   // another process was lost meanwhile, or a process did not come.
   enum class Replace : uint8_t { kAll, kNone };
   absl::StatusOr<std::vector<WorkerId>> BeginEpoch(Replace replace = Replace::kAll);
+  // Returns whether workers have left the job, and there is a place for the process of each.
+  bool CanGrow();
+  // Call after AllowRecovery, between two Calls, when all is well. Begins an epoch with all workers
+  // of the start: those that have left start anew, and ranks_of is as it was then. Returns them,
+  // once they have said hello. kFailedPrecondition: CanGrow does not hold, and nothing has changed.
+  // kUnavailable: a process was lost, or did not come, and ReportLoss has it.
+  absl::StatusOr<std::vector<WorkerId>> BeginGrowth();
+  // Call after BeginGrowth, between two Calls. Gives up these processes as if they had failed:
+  // ReportLoss has them with the reason. Returns kUnavailable.
+  absl::Status GiveUpReturned(const std::vector<WorkerId>& returned, const std::string& reason);
   // Call between two Calls of an epoch in which ranks are not open yet. Spreads so many ranks over
   // the workers, in order, each with at most as many as it had at the start: from now on ranks_of
   // are these. A worker may have none. kFailedPrecondition: the workers have no room for them.
@@ -228,7 +240,7 @@ class Fleet {
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
   // done.
   void LetWatcherDo(std::function<void()> act) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The watching thread calls these seven.
+  // The watching thread calls these, up to Foresee.
   absl::Status StartAnew(const std::vector<WorkerId>& lost, Replace replace)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Leave(const std::vector<WorkerId>& gone) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -237,7 +249,14 @@ class Fleet {
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<WorkerId> WorkersToStart() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<IdVector<WorkerId, HostId>> PlacesFromNowOn() const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<IdVector<WorkerId, HostId>> PlacesOf(const std::vector<WorkerId>& workers) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<WorkerId> WorkersAway() const;
+  absl::Status CheckAllAreThere() const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status StartReturning(const std::vector<WorkerId>& returning) ABSL_LOCKS_EXCLUDED(mutex_);
   Replacement Foresee() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Notes that the worker, which is to come, is no part of the new epoch.
+  void FailToCome(WorkerId worker, const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for the workers of a new epoch. kUnavailable as soon as the process of one has ended.
   absl::Status WaitForHellos() ABSL_LOCKS_EXCLUDED(mutex_);
   void DoRequest() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -212,9 +212,15 @@ int Fleet::num_ranks_left() const {
   return NumRanksLeft(workers(), on_lost_hosts, room_of_);
 }
 
-// Returns where the workers are from now on. kFailedPrecondition: a host is lost, and no other
-// takes its place.
+// Returns where the workers of the job are from now on.
 absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesFromNowOn() const {
+  return PlacesOf(workers());
+}
+
+// Returns where these workers are from now on. kFailedPrecondition: a host is lost, and no other
+// takes its place.
+absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesOf(
+    const std::vector<WorkerId>& workers) const {
   IdVector<WorkerId, HostId> host_of;
   {
     MutexLock lock(&mutex_);
@@ -222,10 +228,10 @@ absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesFromNowOn() const {
   }
   const std::set<HostId> lost = LostHosts();
   std::optional<IdVector<WorkerId, HostId>> places =
-      ReplaceHostsOf(workers(), options_.listed_hosts, lost, host_of);
+      ReplaceHostsOf(workers, options_.listed_hosts, lost, host_of);
   if (places.has_value()) return *std::move(places);
   std::set<std::string> names;
-  for (const WorkerId worker : workers()) {
+  for (const WorkerId worker : workers) {
     if (lost.count(host_of[worker]) > 0)
       names.insert(absl::StrCat("'", options_.hosts[host_of[worker]].host, "'"));
   }

@@ -50,6 +50,7 @@ class FleetRunner final : public train::JobRunner {
   std::vector<actors::RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
   absl::StatusOr<train::Recovery> Recover(const train::RecoveryOrder& order) override;
+  absl::Status PrepareToGrow() override;
   bool StatesOutlive(RankId rank) const override;
   absl::Status Replace(RankId rank, const std::string& evidence) override;
 
@@ -72,14 +73,17 @@ class FleetRunner final : public train::JobRunner {
   bool KeepIsDue() const;
   void NoteKept(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   // Asks the workers which states they have, and plans. Also takes into `reported` what steps have
-  // reported that are done beyond steps_done_. `changes`: other ranks with other shards follow.
-  enum class Mesh : uint8_t { kStays, kChanges };
+  // reported that are done beyond steps_done_. Unless the mesh stays, other ranks with other shards
+  // follow.
+  using Mesh = train::RecoveryOrder::Mesh;
   absl::StatusOr<RecoveryPlan> PlanFromMemory(Mesh mesh,
                                               std::map<int64_t, train::StepMetrics>* reported);
   absl::StatusOr<IdVector<RankId, std::vector<HeldState>>> ShardsFrom(
       const IdVector<WorkerId, proto::WorkerAnswer>& answers) const;
   absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> OpenAgain(
       Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery);
+  absl::StatusOr<train::Recovery> GoOn(const train::RecoveryOrder& order,
+                                       const std::vector<WorkerId>& anew, int64_t fenced_before);
   absl::Status MoveStates(const std::vector<Transfer>& transfers);
   absl::Status MoveOwnStates(const std::vector<Transfer>& transfers);
   // Fills the shards of another mesh with the states of the plan, if it has some, and lets workers
@@ -91,7 +95,7 @@ class FleetRunner final : public train::JobRunner {
   WorkerId WorkerOf(RankId rank) const;
   std::string GivenText(const RecoveryPlan& plan, Transfer::Source source) const;
   std::vector<std::string> NamesOf(const std::vector<WorkerId>& workers) const;
-  std::string RecoveryText(Mesh mesh, const std::vector<WorkerId>& lost, const RecoveryPlan& plan,
+  std::string RecoveryText(Mesh mesh, const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
                            int64_t fenced) const;
 
   // The copies of the states, and the pace at which they are made where none go to buddies.

@@ -145,9 +145,9 @@ absl::StatusOr<RecoveryPlan> FleetRunner::PlanFromMemory(
     return updates_.IsBetweenUpdates(step) &&
            HasMetrics(*reported, steps_done_, step, metrics_of_every_step_);
   };
-  return mesh == Mesh::kChanges ? PlanForOtherShards(standings_, in_memory_, may_begin_at)
-                                : PlanRecovery(standings_, in_memory_.ranks_of,
-                                               in_memory_.shards_of, in_memory_.lone, may_begin_at);
+  return mesh != Mesh::kStays ? PlanForOtherShards(standings_, in_memory_, may_begin_at)
+                              : PlanRecovery(standings_, in_memory_.ranks_of, in_memory_.shards_of,
+                                             in_memory_.lone, may_begin_at);
 }
 
 // Lets each worker fill its shards from its own memory.
@@ -252,14 +252,15 @@ std::vector<std::string> FleetRunner::NamesOf(const std::vector<WorkerId>& worke
   return names;
 }
 
-std::string FleetRunner::RecoveryText(Mesh mesh, const std::vector<WorkerId>& lost,
+std::string FleetRunner::RecoveryText(Mesh mesh, const std::vector<WorkerId>& anew,
                                       const RecoveryPlan& plan, int64_t fenced) const {
+  const std::vector<std::string> names = NamesOf(anew);
   std::string text = absl::StrCat("epoch ", fleet_->epoch(),
-                                  mesh == Mesh::kChanges ? " goes on without "
-                                  : lost.size() == 1     ? " has a new process for "
+                                  mesh == Mesh::kShrinks ? " goes on without "
+                                  : anew.size() == 1     ? " has a new process for "
                                                          : " has new processes for ",
-                                  absl::StrJoin(NamesOf(lost), " and "));
-  if (mesh == Mesh::kChanges) {
+                                  absl::StrJoin(names, " and "));
+  if (mesh != Mesh::kStays) {
     absl::StrAppend(
         &text, ", on ", facts_.num_ranks, facts_.num_ranks == 1 ? " device" : " devices",
         facts_.mesh.empty() ? "" : absl::StrCat(" (", facts_.mesh, ")"), " ", facts_.where);
@@ -289,9 +290,9 @@ absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::OpenAgain(
     proto::OpenCommand* const open = commands[worker].mutable_open();
     open->set_epoch(fleet_->epoch());
     open->set_first_step(recovery.step);
-    open->set_tells_shards(mesh == Mesh::kChanges);
+    open->set_tells_shards(mesh != Mesh::kStays);
     open->set_goes_on(recovery.has_states && plan.has_states[worker]);
-    open->set_layout(mesh == Mesh::kChanges ? fleet_->epoch() : layout_);
+    open->set_layout(mesh != Mesh::kStays ? fleet_->epoch() : layout_);
     open->set_states_layout(layout_);
   }
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
@@ -302,17 +303,33 @@ absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::OpenAgain(
 }
 
 absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder& order) {
-  const Mesh mesh = order.smaller != nullptr ? Mesh::kChanges : Mesh::kStays;
-  if (is_changing_ && mesh == Mesh::kStays)
+  if (is_changing_ && order.mesh == Mesh::kStays)
     return absl::FailedPreconditionError("the mesh was about to change when a process was lost");
   const int64_t fenced_before = fleet_->num_fenced();
-  WEIR_ASSIGN_OR_RETURN(
-      const std::vector<WorkerId> lost,
-      fleet_->BeginEpoch(mesh == Mesh::kChanges ? Fleet::Replace::kNone : Fleet::Replace::kAll));
+  if (order.mesh != Mesh::kGrows) {
+    WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> lost,
+                          fleet_->BeginEpoch(order.mesh == Mesh::kShrinks ? Fleet::Replace::kNone
+                                                                          : Fleet::Replace::kAll));
+    return GoOn(order, lost, fenced_before);
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> returned, fleet_->BeginGrowth());
+  absl::StatusOr<train::Recovery> recovery = GoOn(order, returned, fenced_before);
+  // The processes that were there before can go on without the others.
+  if (!recovery.ok() && !train::RanksAreGone(recovery.status()))
+    return fleet_->GiveUpReturned(returned, std::string(recovery.status().message()));
+  return recovery;
+}
+
+// Lets all workers of the epoch that has begun go on. `anew`: those that were lost, or have
+// returned.
+absl::StatusOr<train::Recovery> FleetRunner::GoOn(const train::RecoveryOrder& order,
+                                                  const std::vector<WorkerId>& anew,
+                                                  int64_t fenced_before) {
+  const bool changes = order.mesh != Mesh::kStays;
   RecoveryPlan plan;
   train::Recovery recovery;
   if (keeping_.is_on) {
-    WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory(mesh, &recovery.reported));
+    WEIR_ASSIGN_OR_RETURN(plan, PlanFromMemory(order.mesh, &recovery.reported));
   }
   const EpochStart start = ChooseStart(plan, order.step);
   if (!start.has_states) {
@@ -322,29 +339,33 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
   recovery.has_states = start.has_states;
   recovery.step = start.step;
   recovery.reported.erase(recovery.reported.lower_bound(recovery.step), recovery.reported.end());
-  if (mesh == Mesh::kChanges) {
+  if (changes) {
     is_changing_ = true;
     WEIR_RETURN_IF_ERROR(
         fleet_->Spread(static_cast<int>(order.prepared->plans.training->mesh.num_ranks())));
-    TakeJob(*order.smaller, *order.prepared);
-    NoteInputsChecked();
+    TakeJob(*order.job, *order.prepared);
+    for (const WorkerId worker : fleet_->workers()) {
+      const bool is_new =
+          order.mesh == Mesh::kGrows && std::find(anew.begin(), anew.end(), worker) != anew.end();
+      if (!is_new) open_commands_[worker].mutable_open()->clear_input_file();
+    }
   } else {
-    for (const WorkerId worker : lost)
+    for (const WorkerId worker : anew)
       SetPlace(*fleet_, worker, options_, job_, open_commands_[worker].mutable_open());
   }
-  WEIR_ASSIGN_OR_RETURN(const auto answers, OpenAgain(mesh, plan, recovery));
+  WEIR_ASSIGN_OR_RETURN(const auto answers, OpenAgain(order.mesh, plan, recovery));
   IdVector<RankId, std::vector<HeldState>> shards_of = in_memory_.shards_of;
-  if (mesh == Mesh::kChanges) {
+  if (changes) {
     WEIR_RETURN_IF_ERROR(TakeFacts(answers));
     WEIR_ASSIGN_OR_RETURN(shards_of, ShardsFrom(answers));
     WEIR_RETURN_IF_ERROR(EnterMesh(shards_of, &plan));
   } else if (recovery.has_states) {
     WEIR_RETURN_IF_ERROR(MoveStates(plan.transfers));
   }
-  recovery.text = RecoveryText(mesh, lost, plan, fleet_->num_fenced() - fenced_before);
+  recovery.text = RecoveryText(order.mesh, anew, plan, fleet_->num_fenced() - fenced_before);
   steps_done_ = recovery.step;
   keeping_.is_due = true;
-  if (mesh == Mesh::kChanges) {
+  if (changes) {
     // From here on the states of the old mesh count no more.
     in_memory_ = {fleet_->ranks_of(), std::move(shards_of), LoneShardsOf()};
     layout_ = fleet_->epoch();
@@ -380,6 +401,20 @@ absl::Status FleetRunner::LetBuddiesHaveStep() {
     } else {
       std::this_thread::sleep_for(kBuddyLook);
       WEIR_RETURN_IF_ERROR(RunAfterCopies(0, /*keeps=*/false).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FleetRunner::PrepareToGrow() {
+  if (!keeping_.is_on) return absl::UnimplementedError("no states are kept in memory");
+  if (buddies_.is_on()) return LetBuddiesHaveStep();
+  WEIR_ASSIGN_OR_RETURN(const auto answers, RunAfterCopies(0, /*keeps=*/true));
+  for (const WorkerId worker : fleet_->workers()) {
+    if (answers[worker].keep_ns() == 0) {
+      return absl::ResourceExhaustedError(absl::StrCat("the process of ",
+                                                       launch::RankLabel(fleet_->ranks_of(worker)),
+                                                       " has no memory for a copy of its states"));
     }
   }
   return absl::OkStatus();

@@ -9,6 +9,12 @@ MeshAfterLoss ChooseMesh(const MeshLoss& loss) {
   return stays ? MeshAfterLoss::kStays : MeshAfterLoss::kShrinks;
 }
 
+std::vector<WorkerId> AllOf(const IdVector<WorkerId, std::vector<RankId>>& ranks_of) {
+  std::vector<WorkerId> workers;
+  for (const WorkerId worker : ranks_of.ids()) workers.push_back(worker);
+  return workers;
+}
+
 int NumRanksLeft(const std::vector<WorkerId>& workers, const std::vector<WorkerId>& lost,
                  const IdVector<WorkerId, size_t>& room_of) {
   size_t count = 0;

@@ -18,7 +18,7 @@ namespace weir::fleet {
 struct MeshLoss {
   bool may_start_anew = true;  // the policy of restarts allows new processes
   bool have_places = true;     // some host takes the place of each host that is lost
-  bool is_changing = false;    // a mesh was about to become smaller when the loss came
+  bool is_changing = false;    // the mesh was about to change when the loss came
 };
 enum class MeshAfterLoss : uint8_t { kStays, kShrinks };
 // Returns whether new processes take the places of the lost ones. If they cannot, the mesh shrinks,
@@ -26,6 +26,8 @@ enum class MeshAfterLoss : uint8_t { kStays, kShrinks };
 // processes of before have left the job.
 MeshAfterLoss ChooseMesh(const MeshLoss& loss);
 
+// Returns all workers, in order.
+std::vector<WorkerId> AllOf(const IdVector<WorkerId, std::vector<RankId>>& ranks_of);
 // Returns for how many ranks those workers of the job have room that are not lost.
 // `room_of[worker]` is the number of ranks that the worker had at the start of the job.
 int NumRanksLeft(const std::vector<WorkerId>& workers, const std::vector<WorkerId>& lost,

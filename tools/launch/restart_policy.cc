@@ -1,5 +1,7 @@
 #include "tools/launch/restart_policy.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace weir::launch {
@@ -35,6 +37,13 @@ std::string RestartPolicy::NoteReplacement(const std::string& who, int64_t time_
   replaced_ = who;
   replaced_ms_ = time_ms;
   return "";
+}
+
+bool RestartPolicy::HasRoom(int64_t time_ms) const {
+  const auto num_recent = std::count_if(
+      times_ms_.begin(), times_ms_.end(),
+      [this, time_ms](int64_t failed_ms) { return failed_ms + limits_.window_ms >= time_ms; });
+  return num_recent <= limits_.restarts_max;
 }
 
 }  // namespace weir::launch

@@ -37,6 +37,10 @@ class RestartPolicy {
   // since a machine that stays slow would slow the next one, too. A replacement is no failure.
   std::string NoteReplacement(const std::string& who, int64_t time_ms);
 
+  // Returns whether a process may start in a place that was lost: at most restarts_max failures are
+  // in the window before that time.
+  bool HasRoom(int64_t time_ms) const;
+
   // Returns how many failures were noted after which the job was to start again.
   int restarts() const { return restarts_; }
   // Returns the failures within the window.

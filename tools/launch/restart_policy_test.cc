@@ -48,6 +48,17 @@ TEST(RestartPolicyTest, NoRestartIsAllowedWithALimitOfNone) {
   EXPECT_THAT(policy.Note(Killed("rank 1", 1, 0)), HasSubstr("failed 1 time within 3600 s"));
 }
 
+TEST(RestartPolicyTest, ALostPlaceHasRoomAgainWhenFailuresLeaveTheWindow) {
+  RestartPolicy policy({.restarts_max = 1, .window_ms = 1000});
+  EXPECT_TRUE(policy.HasRoom(0));
+  EXPECT_THAT(policy.Note(Killed("rank 1", 1, 100)), IsEmpty());
+  EXPECT_TRUE(policy.HasRoom(150));
+  EXPECT_THAT(policy.Note(Killed("rank 1", 2, 200)), HasSubstr("failed 2 times within 1 s"));
+  EXPECT_FALSE(policy.HasRoom(1100));
+  EXPECT_TRUE(policy.HasRoom(1101));
+  EXPECT_EQ(policy.recent(), 2);
+}
+
 TEST(RestartPolicyTest, OneProcessIsReplacedWithinTheWindowAndThatIsNoFailure) {
   RestartPolicy policy({.restarts_max = 0, .window_ms = 60'000});
   EXPECT_THAT(policy.NoteReplacement("rank 2", 5'000), IsEmpty());

@@ -94,6 +94,7 @@ std::string EventFile::Tag(const std::string& metric) {
   if (metric == "lr") return "learning_rate";
   if (metric == "step_seconds") return "step_time";
   if (metric == "recovery_seconds") return "recovery_time";
+  if (metric == "growth_seconds") return "growth_time";
   if (metric == "checkpoint_seconds") return "checkpoint_time";
   if (metric == "checkpoint_stall_seconds") return "checkpoint_stall_time";
   if (metric == "tokens_per_second" || metric == "samples_per_second")

@@ -30,6 +30,10 @@ absl::StatusOr<Recovery> JobRunner::Recover(const RecoveryOrder& /*order*/) {
   return absl::UnimplementedError("ranks of one process do not come back");
 }
 
+absl::Status JobRunner::PrepareToGrow() {
+  return absl::UnimplementedError("ranks of one process stay as they are");
+}
+
 absl::Status JobRunner::Replace(RankId rank, const std::string& /*evidence*/) {
   return absl::UnimplementedError(absl::StrCat("rank ", rank, " has no process of its own"));
 }

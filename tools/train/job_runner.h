@@ -51,9 +51,12 @@ struct RunnerOptions {
 // The states from files with which a run can go on after it has lost ranks.
 struct RecoveryOrder {
   int64_t step = 0;  // steps done in these states
-  // The job from now on, which has fewer ranks, and its preparation: the lost processes leave, and
-  // the others go on with these ranks. Null: the ranks stay, and lost processes start anew.
-  const proto::Job* smaller = nullptr;
+  // kStays: lost processes start anew. kShrinks: they leave, and the others go on with fewer ranks.
+  // kGrows: nobody was lost, all ranks rest after the same step, and processes that have left start
+  // anew.
+  enum class Mesh : uint8_t { kStays, kShrinks, kGrows } mesh = Mesh::kStays;
+  // Unless the mesh stays: the job from now on, and its preparation.
+  const proto::Job* job = nullptr;
   const PreparedTraining* prepared = nullptr;
 };
 // Where a run goes on.
@@ -129,6 +132,10 @@ class JobRunner {
   // states of the order. kUnimplemented: these ranks do not come back. If the ranks are gone after
   // an error, the next call may help.
   virtual absl::StatusOr<Recovery> Recover(const RecoveryOrder& order);
+  // Makes ready for a Recover with Mesh::kGrows, while all ranks rest: the states of the last step
+  // then outlive a process that is lost meanwhile. kResourceExhausted: a process has no memory for
+  // them, and the ranks go on as before. kUnimplemented: so do ranks that cannot do it.
+  virtual absl::Status PrepareToGrow();
   // Gives up the process of a rank that is slow, as if the process had failed; `evidence` is for
   // people. Returns kUnavailable: the ranks are gone until Recover brings them back, with a new
   // process for that rank. kUnimplemented: these ranks do not come back, and go on as before.

@@ -29,7 +29,8 @@ constexpr const char* kFirstColumns[] = {"step",
                                          "mfu",
                                          "checkpoint_seconds",
                                          "checkpoint_stall_seconds",
-                                         "recovery_seconds"};
+                                         "recovery_seconds",
+                                         "growth_seconds"};
 constexpr size_t kLineBytesMax = 1 << 20;
 
 absl::Status NoMetrics(absl::string_view name, int64_t line, absl::string_view found) {

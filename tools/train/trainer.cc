@@ -30,6 +30,7 @@
 #include "tools/train/prepare_training.h"
 #include "tools/train/replica_watch.h"
 #include "tools/train/run_checkpoints.h"
+#include "tools/train/run_facts.h"
 #include "tools/train/session_states.h"
 #include "tools/train/step_shares.h"
 #include "tools/train/straggler_watch.h"
@@ -48,6 +49,8 @@ double ValueOf(const StepMetrics& metrics, const std::string& name) {
   auto it = metrics.find(name);
   return it == metrics.end() ? std::nan("") : it->second;
 }
+
+using Mesh = RecoveryOrder::Mesh;
 
 class Trainer {
  public:
@@ -113,7 +116,7 @@ class Trainer {
     WEIR_RETURN_IF_ERROR(LoadStart());
     NoteArithmetic(prepared);
     WEIR_RETURN_IF_ERROR(checkpoints_.Prepare());
-    if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
+    TellFacts(prepared);
     SayWhatRuns();
     for (const std::string& note : prepared.notes) progress_.Say(note);
     for (const std::string& warning : prepared.warnings)
@@ -152,14 +155,6 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  int64_t NumParameters() const {
-    int64_t parameters = 0;
-    for (const auto& [name, type] : runner_->facts().states) {
-      if (type.state_class == actors::StateClass::kWeight) parameters += NumElements(type.shape);
-    }
-    return parameters;
-  }
-
   // Finds what MFU is made of.
   void NoteArithmetic(const PreparedTraining& prepared) {
     model_flops_ = compiler::ModelFlops(*prepared.plans.training);
@@ -173,40 +168,21 @@ class Trainer {
     return model_flops_ / (step_seconds_ * peak_.flops_per_second);
   }
 
-  live::RunFacts FactsFor(const PreparedTraining& prepared) const {
-    const RunnerFacts& facts = runner_->facts();
-    live::RunFacts told;
-    told.steps = job_.training().steps();
-    told.item = items_.name;
-    told.items_per_step = items_.count;
-    told.parameters = NumParameters();
-    told.mesh = facts.mesh;
-    told.where = facts.where;
-    told.ranks = facts.num_ranks;
-    told.threads_per_rank = facts.threads_per_device;
-    told.bytes_per_rank = facts.bytes_per_device;
-    told.bytes_of_rank.assign(prepared.bytes_of_rank.begin(), prepared.bytes_of_rank.end());
-    told.flops_per_step = model_flops_;
-    told.peak_flops = peak_.flops_per_second;
-    told.peak_from = peak_.from;
-    return told;
+  void TellFacts(const PreparedTraining& prepared) {
+    if (options_.live == nullptr) return;
+    live::RunFacts facts = RunFactsOf(runner_->facts(), prepared);
+    facts.steps = job_.training().steps();
+    facts.item = items_.name;
+    facts.items_per_step = items_.count;
+    facts.flops_per_step = model_flops_;
+    facts.peak_flops = peak_.flops_per_second;
+    facts.peak_from = peak_.from;
+    options_.live->SetFacts(facts);
   }
 
   void SayWhatRuns() {
-    const RunnerFacts& facts = runner_->facts();
-    progress_.Say(facts.data);
-    progress_.Say(absl::StrFormat(
-        "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device%s",
-        job_.name().empty() ? "the job" : job_.name(),
-        ShortCount(static_cast<double>(NumParameters())), facts.num_ranks,
-        facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
-        facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
-        facts.threads_per_device == 1 ? "" : "s",
-        BytesText(static_cast<double>(facts.bytes_per_device)),
-        options_.driver_bytes == 0
-            ? ""
-            : absl::StrCat(" and ", BytesText(static_cast<double>(options_.driver_bytes)),
-                           " for its driver")));
+    progress_.Say(runner_->facts().data);
+    progress_.Say(WhatRunsText(job_.name(), runner_->facts(), options_.driver_bytes));
     const int64_t steps = job_.training().steps();
     for (const std::string& line : UpdateLines(updates_, steps)) progress_.Say(line);
     if (result_.steps_done > 0 && result_.steps_done < steps)
@@ -245,19 +221,25 @@ class Trainer {
     return replicas_->Look(result_.steps_done, true, runner_.get());
   }
 
-  // Goes on from the last step whose states some rank has in memory, or from files.
   absl::Status Recover() {
+    const proto::Job* const smaller =
+        options_.smaller_job == nullptr ? nullptr : options_.smaller_job();
+    return BringBack(smaller == nullptr ? Mesh::kStays : Mesh::kShrinks, smaller);
+  }
+
+  // Goes on from the last step whose states some rank has in memory, or from files. `changed`: the
+  // job, unless the mesh stays.
+  absl::Status BringBack(Mesh mesh, const proto::Job* changed) {
     checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
     const int64_t saved = checkpoints_.last_step();
-    RecoveryOrder order = {saved >= 0 ? saved : started_at_};
+    RecoveryOrder order = {saved >= 0 ? saved : started_at_, mesh, changed};
     PreparedTraining prepared;
-    order.smaller = options_.smaller_job == nullptr ? nullptr : options_.smaller_job();
-    if (order.smaller != nullptr) {
-      WEIR_ASSIGN_OR_RETURN(prepared, PrepareTraining(*order.smaller, options_, {}));
+    if (changed != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(prepared, PrepareTraining(*changed, options_, {}));
       order.prepared = &prepared;
     }
     WEIR_ASSIGN_OR_RETURN(Recovery recovery, runner_->Recover(order));
-    if (order.smaller != nullptr) TakeSmallerJob(*order.smaller, prepared);
+    if (changed != nullptr) TakeChangedJob(*changed, prepared);
     if (!recovery.has_states) {
       WEIR_RETURN_IF_ERROR(saved >= 0 ? runner_->Load({checkpoints_.PathOf(saved), StateSet::kAll})
                                       : LoadStart());
@@ -265,15 +247,10 @@ class Trainer {
     // An earlier recovery may have ended before a step was done.
     const int64_t lost =
         result_.steps_done - recovery.step + (recovered_.has_value() ? recovered_->steps_lost : 0);
-    absl::StrAppend(&recovery.text,
-                    recovery.has_states ? ""
-                    : saved >= 0
-                        ? absl::StrCat("; all states come from ", checkpoints_.PathOf(saved))
-                        : "; the job goes on from its beginning",
-                    lost < 0 ? absl::StrCat("; the last ", Plural(-lost, "step"),
-                                            " had been done everywhere else, and count")
-                             : "");
-    recovered_ = RunRecovery{recovery.step, std::max<int64_t>(lost, 0), recovery.text, false};
+    recovery.text += GoesOnText(recovery, saved >= 0 ? checkpoints_.PathOf(saved) : "", lost);
+    recovered_ = RunRecovery{recovery.step, std::max<int64_t>(lost, 0), recovery.text, false,
+                             mesh == Mesh::kGrows};
+    grows_ = false;
     TakeStepsOf(std::move(recovery));
     // These watches know the work of ranks that are gone.
     stragglers_.emplace(options_.stragglers);
@@ -284,13 +261,29 @@ class Trainer {
     return replicas_->Look(result_.steps_done, true, runner_.get());
   }
 
-  // Goes on with a job of fewer replicas. Its steps have the same batches, and its states the same
-  // names and shapes.
-  void TakeSmallerJob(const proto::Job& smaller, const PreparedTraining& prepared) {
-    job_ = smaller;
+  // Lets the mesh grow to that of the job, if that is due and the run rests after an update.
+  absl::Status GrowIfDue() {
+    const int64_t done = result_.steps_done;
+    if (options_.may_grow == nullptr || updates_.delay > 0 || recovered_.has_value())
+      return absl::OkStatus();
+    grows_ = grows_ || options_.may_grow();
+    if (!grows_ || Interrupted() || checkpoints_.is_under_way() || !updates_.IsBetweenUpdates(done))
+      return absl::OkStatus();
+    grows_ = false;
+    const absl::Status ready = runner_->PrepareToGrow();
+    if (RanksAreGone(ready)) return ready;
+    if (ready.ok()) return BringBack(Mesh::kGrows, options_.larger_job());
+    progress_.Say(absl::StrCat("WARNING: the mesh does not grow now: ", ready.message()));
+    return absl::OkStatus();
+  }
+
+  // Goes on with a job of another number of replicas. Its steps have the same batches, and its
+  // states the same names and shapes.
+  void TakeChangedJob(const proto::Job& changed, const PreparedTraining& prepared) {
+    job_ = changed;
     checkpoints_.TakePlan(prepared);
     NoteArithmetic(prepared);
-    if (options_.live != nullptr) options_.live->SetFacts(FactsFor(prepared));
+    TellFacts(prepared);
   }
 
   // Goes to the step of the recovery. Each step that is done and not done again gets its row, its
@@ -327,6 +320,7 @@ class Trainer {
       WEIR_RETURN_IF_ERROR(checkpoints_.Look());
       WEIR_RETURN_IF_ERROR(AnswerCheckpointRequest());
       WEIR_RETURN_IF_ERROR(WriteCheckpointDueByTime());
+      WEIR_RETURN_IF_ERROR(GrowIfDue());
       int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
       const int64_t checkpoint_at = NextCheckpoint(steps);
       WEIR_ASSIGN_OR_RETURN(reported_, runner_->RunSteps(count));
@@ -355,7 +349,10 @@ class Trainer {
                       : lost == 1 ? " is lost"
                                   : " are lost");
     }
-    if (options_.recovered != nullptr) recovery_seconds_ = options_.recovered(*recovered_);
+    if (options_.recovered != nullptr) {
+      recovery_time_.emplace(recovered_->is_growth ? "growth_seconds" : "recovery_seconds",
+                             options_.recovered(*recovered_));
+    }
     recovered_.reset();
   }
 
@@ -401,7 +398,7 @@ class Trainer {
     if (eval_every > 0) until = std::min(until, eval_every - done % eval_every);
     const int64_t checkpoint_at = options_.checkpoint.empty() ? 0 : NextCheckpoint(steps);
     if (checkpoint_at > done) until = std::min(until, checkpoint_at - done);
-    const bool awaits_update = slow_.has_value() || (Interrupted() && !MayEnd()) ||
+    const bool awaits_update = grows_ || slow_.has_value() || (Interrupted() && !MayEnd()) ||
                                CheckpointIsAsked() || checkpoints_.IsDueByTime();
     if (awaits_update && !updates_.IsBetweenUpdates(done))
       until = std::min(until, updates_.RoundUp(done) - done);
@@ -577,8 +574,7 @@ class Trainer {
     for (const auto& [name, value] : metrics) {
       if (name != LossName(job_) && name != "grad_norm") values.emplace_back(name, value);
     }
-    if (recovery_seconds_.has_value())
-      values.emplace_back("recovery_seconds", *std::exchange(recovery_seconds_, std::nullopt));
+    if (recovery_time_.has_value()) values.push_back(*std::exchange(recovery_time_, std::nullopt));
     const RunCheckpoints::Costs costs = checkpoints_.TakeCosts(step + 1);
     if (costs.write_seconds.has_value())
       values.emplace_back("checkpoint_seconds", *costs.write_seconds);
@@ -773,10 +769,12 @@ class Trainer {
   std::optional<double> gradient_norm_;  // the last reported
   int checkpoints_answered_ = 0;         // of options_.checkpoints_asked
   TrainResult result_;
-  int64_t started_at_ = 0;                  // steps done before
-  double step_seconds_ = 0;                 // mean over the last burst
-  std::optional<RunRecovery> recovered_;    // until it is told
-  std::optional<double> recovery_seconds_;  // told, and not yet in a row
+  int64_t started_at_ = 0;                // steps done before
+  double step_seconds_ = 0;               // mean over the last burst
+  bool grows_ = false;                    // as soon as the run rests after an update
+  std::optional<RunRecovery> recovered_;  // until it is told
+  // The name and the seconds of the last one, which is told, and not yet in a row.
+  std::optional<std::pair<std::string, double>> recovery_time_;
   struct FirstBurst {
     int64_t steps = 0;
     double seconds = 0;

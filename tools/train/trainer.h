@@ -47,6 +47,7 @@ struct RunRecovery {
   int64_t steps_lost = 0;  // steps that were done, and are done again
   std::string text;        // how the ranks came back, for people
   bool has_step = false;   // false: the run ends without another step
+  bool is_growth = false;  // nobody was lost: the mesh has become that of the job again
 };
 
 struct TrainOptions {
@@ -94,8 +95,14 @@ struct TrainOptions {
   // fewer replicas, because lost processes do not come back. The job stays as it is until the next
   // call. Null, or returns null: the job stays, and lost processes start anew.
   std::function<const proto::Job*()> smaller_job;
+  // Called between steps, right after an update, when no checkpoint is being written. Returns
+  // whether the mesh is to grow now, because lost processes can start again. Null: it never grows.
+  std::function<bool()> may_grow;
+  // Returns the job with which the run then goes on, which has more replicas; not null if may_grow
+  // is not. The job stays as it is until the next call.
+  std::function<const proto::Job*()> larger_job;
   // Called when a step is done again after that, or when the run ends without another step. Returns
-  // the seconds since the failure. May be null.
+  // the seconds since the failure, or since the growth began. May be null.
   std::function<double(const RunRecovery& recovery)> recovered;
   StragglerWatchOptions stragglers;  // when a rank counts as slow
   // Called when a rank is found to be slow (straggler_watch.h). Returns whether its process is to

@@ -1,0 +1,116 @@
+// The parts of Fleet with which a job whose mesh has become smaller gets its lost workers back.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/status.h"
+#include "tools/fleet/fleet.h"
+#include "tools/fleet/losses.h"
+#include "tools/fleet/mesh_change.h"
+#include "tools/launch/placement.h"
+
+namespace weir::fleet {
+
+// Returns the workers of the start that have left the job, in order.
+std::vector<WorkerId> Fleet::WorkersAway() const {
+  std::vector<WorkerId> away;
+  for (const WorkerId worker : ranks_of_.ids()) {
+    if (!IsOfJob(worker)) away.push_back(worker);
+  }
+  return away;
+}
+
+bool Fleet::CanGrow() {
+  if (!may_recover_.load() || WorkersAway().empty()) return false;
+  bool have_places = true;
+  LetWatcherDo([this, &have_places] {
+    have_places = on_hosts_ == nullptr || PlacesOf(AllOf(ranks_of_)).ok();
+  });
+  return have_places;
+}
+
+// A process that is lost before the epoch begins belongs to the old one, and its loss is dealt with
+// first.
+absl::Status Fleet::CheckAllAreThere() const {
+  const std::vector<WorkerId> running = supervisor_->running();
+  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
+  MutexLock lock(&mutex_);
+  bool all_are_there = failures_.empty() && lost_.empty();
+  for (const WorkerId worker : workers_) {
+    all_are_there = all_are_there && health[worker].connected &&
+                    std::count(running.begin(), running.end(), worker) > 0;
+  }
+  return all_are_there ? absl::OkStatus() : absl::UnavailableError("a process of the job is lost");
+}
+
+absl::StatusOr<std::vector<WorkerId>> Fleet::BeginGrowth() {
+  const std::vector<WorkerId> returning = WorkersAway();
+  if (returning.empty() || !may_recover_.load())
+    return absl::FailedPreconditionError("no worker of the job can come back");
+  absl::Status started;
+  LetWatcherDo([&] { started = StartReturning(returning); });
+  WEIR_RETURN_IF_ERROR(started);
+  const absl::Status come = WaitForHellos();
+  if (!absl::IsDeadlineExceeded(come)) {
+    WEIR_RETURN_IF_ERROR(come);
+    return returning;
+  }
+  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
+  for (const WorkerId worker : returning) {
+    if (!health[worker].connected) FailToCome(worker, "its new process has not said hello");
+  }
+  return WithCode(absl::StatusCode::kUnavailable, come);
+}
+
+// Lets the workers be of the job again, in the next epoch, and starts their processes. A process
+// that cannot start is a loss of that epoch as any other.
+absl::Status Fleet::StartReturning(const std::vector<WorkerId>& returning) {
+  WEIR_RETURN_IF_ERROR(CheckAllAreThere());
+  const uint32_t epoch = epoch_.load() + 1;
+  {
+    MutexLock lock(&mutex_);
+    workers_ = AllOf(ranks_of_);
+    ranks_of_ = *SpreadOver(workers_, room_of_, num_ranks_at_start());  // as at the start
+    epoch_.store(epoch);
+    for (const WorkerId worker : returning) {
+      known_ranks_[worker] = ranks_of_[worker];
+      lost_hosts_.erase(worker);
+    }
+  }
+  coordinator()->BeginEpoch(epoch, returning,
+                            absl::UnavailableError("processes come back, and the mesh grows"));
+  absl::Status started = on_hosts_ == nullptr ? absl::OkStatus() : TakePlaces(returning);
+  for (const WorkerId worker : returning) {
+    if (started.ok()) started = StartOneAnew(worker, returning);
+    if (started.ok()) {
+      WEIR_RETURN_IF_ERROR(TellWorker(worker));
+    } else {
+      FailToCome(worker, absl::StrCat("no process starts: ", started.message()));
+    }
+  }
+  return started.ok() ? started : WithCode(absl::StatusCode::kUnavailable, started);
+}
+
+void Fleet::FailToCome(WorkerId worker, const std::string& reason) {
+  launch::FailureEvent event;
+  event.kind = launch::FailureEvent::Kind::kLost;
+  event.time_ns = clock_.NowNs();
+  event.worker = worker;
+  event.ranks = RanksNow(worker);
+  event.pid = supervisor_->pid(worker);
+  event.host = HostOf(worker);
+  event.reason = reason;
+  const absl::Status status =
+      absl::UnavailableError(absl::StrCat(launch::RankLabel(event.ranks), ": ", reason));
+  Fail(std::move(event), status);
+}
+
+absl::Status Fleet::GiveUpReturned(const std::vector<WorkerId>& returned,
+                                   const std::string& reason) {
+  for (const WorkerId worker : returned) FailToCome(worker, reason);
+  return absl::UnavailableError(reason);
+}
+
+}  // namespace weir::fleet

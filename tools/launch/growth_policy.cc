@@ -1,0 +1,34 @@
+#include "tools/launch/growth_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::launch {
+
+void GrowthPolicy::NoteSmaller(int64_t time_ms) {
+  if (std::exchange(has_begun_, false)) {
+    const bool is_soon = time_ms - begun_ms_ < limits_.window_ms;
+    lost_again_ = is_soon ? lost_again_ + 1 : 0;
+    if (!is_soon) wait_ms_ = limits_.after_ms;
+  }
+  is_smaller_ = true;
+  since_ms_ = time_ms;
+}
+
+bool GrowthPolicy::TakesTurn(int64_t time_ms) {
+  if (!is_smaller_ || limits_.after_ms == 0 || has_given_up() || time_ms - since_ms_ < wait_ms_)
+    return false;
+  since_ms_ = time_ms;
+  wait_ms_ = std::min(2 * wait_ms_, std::max(limits_.after_ms, limits_.window_ms));
+  return true;
+}
+
+void GrowthPolicy::NoteBegun(int64_t time_ms) {
+  is_smaller_ = false;
+  has_begun_ = true;
+  begun_ms_ = time_ms;
+}
+
+void GrowthPolicy::NoteStart() { is_smaller_ = has_begun_ = false; }
+
+}  // namespace weir::launch

@@ -1,0 +1,48 @@
+// Decides when a job whose mesh has become smaller tries to have its own mesh again. A place that
+// is lost again soon after it was filled is filled more and more rarely, and not for ever.
+//
+//   { NoteSmaller -> { TakesTurn }* -> NoteBegun -> (NoteSmaller, if the places are lost again) }*
+//
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+
+namespace weir::launch {
+
+struct GrowthLimits {
+  int64_t after_ms = 60'000;  // from the loss to the first attempt; 0: the mesh never grows
+  // So many times in a row the places may be lost again within window_ms after they were filled.
+  int lost_again_max = 3;
+  int64_t window_ms = int64_t{3600'000};
+};
+
+class GrowthPolicy {
+ public:
+  explicit GrowthPolicy(const GrowthLimits& limits) : limits_(limits), wait_ms_(limits.after_ms) {}
+
+  // The mesh has become smaller, or a larger one has not come to be. Times are monotonic.
+  void NoteSmaller(int64_t time_ms);
+  // Returns whether an attempt is due. If so, the next one is due after twice the wait.
+  bool TakesTurn(int64_t time_ms);
+  // An attempt has found places for the lost processes, and begins to fill them.
+  void NoteBegun(int64_t time_ms);
+  // All processes start again: a mesh that is smaller then is the mesh of that start.
+  void NoteStart();
+
+  // Returns whether the mesh stays small, because its places were lost again too often.
+  bool has_given_up() const { return lost_again_ > limits_.lost_again_max; }
+  // Returns how many times in a row the places were lost again.
+  int lost_again() const { return lost_again_; }
+
+ private:
+  const GrowthLimits limits_;
+  bool is_smaller_ = false;
+  int64_t since_ms_ = 0;  // the last loss or attempt
+  int64_t wait_ms_;       // from then to the next attempt
+  bool has_begun_ = false;
+  int64_t begun_ms_ = 0;  // the last growth, if it has begun
+  int lost_again_ = 0;
+};
+
+}  // namespace weir::launch

@@ -1,0 +1,113 @@
+#include "tools/launch/growth_policy.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Returns the times, up to `end_ms`, at which a policy that is asked each millisecond takes a turn.
+std::vector<int64_t> TurnsUntil(int64_t begin_ms, int64_t end_ms, GrowthPolicy* policy) {
+  std::vector<int64_t> turns;
+  for (int64_t time_ms = begin_ms; time_ms < end_ms; ++time_ms) {
+    if (policy->TakesTurn(time_ms)) turns.push_back(time_ms);
+  }
+  return turns;
+}
+
+TEST(GrowthPolicyTest, AMeshThatIsNotSmallerDoesNotGrow) {
+  GrowthPolicy policy({.after_ms = 10});
+  EXPECT_THAT(TurnsUntil(0, 1000, &policy), IsEmpty());
+}
+
+TEST(GrowthPolicyTest, TheWaitDoublesWhilePlacesAreMissing) {
+  GrowthPolicy policy({.after_ms = 10, .window_ms = 1000});
+  policy.NoteSmaller(5);
+  EXPECT_THAT(TurnsUntil(5, 200, &policy), ElementsAre(15, 35, 75, 155));
+}
+
+TEST(GrowthPolicyTest, TheWaitIsNeverLongerThanTheWindow) {
+  GrowthPolicy policy({.after_ms = 10, .window_ms = 25});
+  policy.NoteSmaller(0);
+  EXPECT_THAT(TurnsUntil(0, 100, &policy), ElementsAre(10, 30, 55, 80));
+}
+
+TEST(GrowthPolicyTest, AWaitOfNothingMeansNever) {
+  GrowthPolicy policy({.after_ms = 0, .window_ms = 1000});
+  policy.NoteSmaller(0);
+  EXPECT_THAT(TurnsUntil(0, 5000, &policy), IsEmpty());
+}
+
+TEST(GrowthPolicyTest, AnotherLossBeginsTheWaitAnew) {
+  GrowthPolicy policy({.after_ms = 10, .window_ms = 1000});
+  policy.NoteSmaller(0);
+  policy.NoteSmaller(8);
+  EXPECT_THAT(TurnsUntil(8, 30, &policy), ElementsAre(18));
+}
+
+TEST(GrowthPolicyTest, AMeshThatHasGrownDoesNotGrowAgain) {
+  GrowthPolicy policy({.after_ms = 10, .window_ms = 1000});
+  policy.NoteSmaller(0);
+  EXPECT_TRUE(policy.TakesTurn(10));
+  policy.NoteBegun(10);
+  EXPECT_THAT(TurnsUntil(10, 1000, &policy), IsEmpty());
+}
+
+TEST(GrowthPolicyTest, PlacesThatAreLostAgainSoonAreFilledLaterAndNotForEver) {
+  GrowthPolicy policy({.after_ms = 10, .lost_again_max = 2, .window_ms = 1000});
+  policy.NoteSmaller(0);
+  std::vector<int64_t> waits;
+  for (int64_t lost_ms = 0, time_ms = 0; time_ms < 5000; ++time_ms) {
+    if (!policy.TakesTurn(time_ms)) continue;
+    waits.push_back(time_ms - lost_ms);
+    policy.NoteBegun(time_ms);
+    lost_ms = time_ms + 1;
+    policy.NoteSmaller(lost_ms);
+  }
+  EXPECT_THAT(waits, ElementsAre(10, 20, 40));
+  EXPECT_TRUE(policy.has_given_up());
+  EXPECT_EQ(policy.lost_again(), 3);
+}
+
+TEST(GrowthPolicyTest, WithoutAnyLossAllowedOneFailedGrowthIsTheLast) {
+  GrowthPolicy policy({.after_ms = 10, .lost_again_max = 0, .window_ms = 1000});
+  policy.NoteSmaller(0);
+  EXPECT_TRUE(policy.TakesTurn(10));
+  policy.NoteBegun(10);
+  policy.NoteSmaller(20);
+  EXPECT_TRUE(policy.has_given_up());
+  EXPECT_THAT(TurnsUntil(20, 5000, &policy), IsEmpty());
+}
+
+TEST(GrowthPolicyTest, PlacesThatLastedAreFilledAsAtFirst) {
+  GrowthPolicy policy({.after_ms = 10, .lost_again_max = 0, .window_ms = 1000});
+  policy.NoteSmaller(0);
+  EXPECT_TRUE(policy.TakesTurn(10));
+  policy.NoteBegun(10);
+  policy.NoteSmaller(1010);
+  EXPECT_FALSE(policy.has_given_up());
+  EXPECT_THAT(TurnsUntil(1010, 1030, &policy), ElementsAre(1020));
+}
+
+TEST(GrowthPolicyTest, ALossOnTheSmallMeshIsNoLossOfFilledPlaces) {
+  GrowthPolicy policy({.after_ms = 10, .lost_again_max = 0, .window_ms = 1000});
+  policy.NoteSmaller(0);
+  policy.NoteSmaller(1);
+  policy.NoteSmaller(2);
+  EXPECT_FALSE(policy.has_given_up());
+}
+
+TEST(GrowthPolicyTest, ANewStartIsNoSmallerMesh) {
+  GrowthPolicy policy({.after_ms = 10, .window_ms = 1000});
+  policy.NoteSmaller(0);
+  policy.NoteStart();
+  EXPECT_THAT(TurnsUntil(0, 1000, &policy), IsEmpty());
+}
+
+}  // namespace
+}  // namespace weir::launch
