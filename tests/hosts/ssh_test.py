@@ -136,6 +136,27 @@ class SshTest(HostJobs):
         self.assertNotIn("restart 2", said)
         self.expect_nothing_left()
 
+    def test_a_lost_host_that_is_reached_again_gets_its_processes_back(self):
+        """The mesh becomes smaller, and grows again while the process that lives keeps its states."""
+        job = self.start("--mesh", "dp=2", "--steps", MANY_STEPS, "--on-failure", "elastic", "--min-devices", "1",
+                         "--grow-after", "0.2", "--hosts", ",".join(HOSTS), "--ssh", self.servers.command())
+        said = self.await_text(job, "step 1/")
+        first, second = self.workers()
+        os.kill(census.parent_of(second), signal.SIGKILL)
+        said += self.await_text(job, "the mesh has grown after step")
+        again, third = self.workers()
+        self.assertEqual(again, first)
+        self.assertNotEqual(third, second)
+        job.send_signal(signal.SIGTERM)
+        rest, _ = job.communicate(timeout=LIMIT_S)
+        said = unwrapped(said + rest)
+        self.assertEqual(job.returncode, INTERRUPTED, said)
+        self.assertIn("epoch 2 goes on without rank 1 on host", said)
+        self.assertRegex(said, rf"epoch 3 has a new process for rank 1 on host '{HOSTS[1]}', on 2 devices .*, with states "
+                               "from the memory of rank 0")
+        self.assertIn("; 1 recovery; 1 growth", said)
+        self.expect_nothing_left()
+
     def test_a_host_that_knows_no_key_is_named_with_the_words_of_ssh(self):
         os.rename(self.path("authorized_keys"), self.path("authorized_keys.away"))
         self.addCleanup(os.rename, self.path("authorized_keys.away"),

@@ -160,6 +160,9 @@ struct Growths {
   launch::GrowthPolicy policy;
   int count = 0;         // so far
   int64_t begun_ns = 0;  // the time of the last one
+  // Lost hosts are sought since the last turn, and at this time somebody looks whether they have
+  // come.
+  std::optional<int64_t> look_ms;
 };
 
 // Makes the job of the run smaller, because these processes do not come back. Returns how, for
@@ -256,6 +259,7 @@ double SayRecovered(const train::RunRecovery& recovery, Failures* failures, Ongo
 // Notes that the mesh has become smaller, and says if that is for good.
 void NoteSmaller(Growths* growths, OngoingRun* run) {
   const bool had_given_up = growths->policy.has_given_up();
+  growths->look_ms.reset();
   growths->policy.NoteSmaller(run->clock.NowNs() / 1'000'000);
   if (!growths->policy.has_given_up() || had_given_up) return;
   Tell(absl::StrCat("WARNING: the mesh does not grow any more: processes were lost again ",
@@ -267,9 +271,16 @@ void NoteSmaller(Growths* growths, OngoingRun* run) {
 
 // Decides whether the mesh grows now.
 bool GrowsNow(const Failures& failures, Growths* growths, OngoingRun* run) {
+  constexpr int64_t kLookMs = 1000;
   const int64_t now_ms = run->clock.NowNs() / 1'000'000;
-  return failures.policy.HasRoom(now_ms) && growths->policy.TakesTurn(now_ms) &&
-         run->fleet->CanGrow();
+  if (!failures.policy.HasRoom(now_ms)) return false;
+  const bool takes_turn = growths->policy.TakesTurn(now_ms);
+  if (!takes_turn && (!growths->look_ms.has_value() || now_ms < *growths->look_ms)) return false;
+  growths->look_ms.reset();
+  if (run->fleet->CanGrow()) return true;
+  if (takes_turn) run->fleet->SeekLostHosts();
+  growths->look_ms = now_ms + kLookMs;
+  return false;
 }
 
 // Begins to grow to the job as it was started.
@@ -517,6 +528,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       started = job;
       started_on = processes;
       growths.policy.NoteStart();
+      growths.look_ms.reset();
       options.runner = [run, of_start](const proto::Job& of_run,
                                        const train::RunnerOptions& runner_options) {
         return fleet::FleetRunner::Open(of_start, of_run, runner_options, &run->fleet);

@@ -178,6 +178,8 @@ class Fleet {
   absl::StatusOr<std::vector<WorkerId>> BeginEpoch(Replace replace = Replace::kAll);
   // Returns whether workers have left the job, and there is a place for the process of each.
   bool CanGrow();
+  // Begins to reach the lost hosts once more, and returns at once. CanGrow counts those that come.
+  void SeekLostHosts();
   // Call after AllowRecovery, between two Calls, when all is well. Begins an epoch with all workers
   // of the start: those that have left start anew, and ranks_of is as it was then. Returns them,
   // once they have said hello. kFailedPrecondition: CanGrow does not hold, and nothing has changed.

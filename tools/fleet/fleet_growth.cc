@@ -31,6 +31,15 @@ bool Fleet::CanGrow() {
   return have_places;
 }
 
+void Fleet::SeekLostHosts() {
+  if (on_hosts_ == nullptr) return;
+  LetWatcherDo([this] {
+    for (const HostId host : options_.hosts.ids()) {
+      if (!on_hosts_->LostText(host).empty()) on_hosts_->ReachAgain(host);
+    }
+  });
+}
+
 // A process that is lost before the epoch begins belongs to the old one, and its loss is dealt with
 // first.
 absl::Status Fleet::CheckAllAreThere() const {

@@ -178,4 +178,51 @@ absl::Status AgentsSupervisor::PrepareStart(HostId host) {
   return status;
 }
 
+void AgentsSupervisor::ReachAgain(HostId host) {
+  Agent& agent = agents_[host];
+  if (agent.lost.empty() || hosts_[host].arguments.empty() || facts_[host].agent_pid == 0) return;
+  EndAttempt(&agent);
+  {
+    MutexLock lock(&mutex_);
+    agent.relayed = nullptr;
+    agent.errors = launch::WorkerOutput(launch::OwnedDescriptor(), hosts_[host].host,
+                                        options_.workers.console);
+  }
+  // Without a command the host stays lost.
+  agent.is_reached_again = StartCommand(host).ok();
+}
+
+// Ends a command that has brought no agent, or an agent that is not taken.
+void AgentsSupervisor::EndAttempt(Agent* agent) {
+  agent->is_reached_again = false;
+  {
+    MutexLock lock(&mutex_);
+    agent->channel.Close();
+  }
+  if (agent->command.process.open() && !agent->end.has_value()) {
+    launch::KillGroup(agent->command);
+    launch::Collect(agent->command);
+  }
+  agent->command = launch::WorkerProcess();
+  agent->end.reset();
+}
+
+// A lost host has an agent again. The processes of its old agent ended with that one, and the new
+// one numbers its own anew.
+void AgentsSupervisor::TakeReturn(HostId host) {
+  Agent& agent = agents_[host];
+  if (!options_.build_id.empty() && facts_[host].build_id != options_.build_id)
+    return EndAttempt(&agent);
+  agent.is_reached_again = false;
+  agent.lost.clear();
+  agent.has_started = false;
+  agent.start_status = absl::OkStatus();
+  agent.started_one.reset();
+  MutexLock lock(&mutex_);
+  for (const WorkerId index : agent.workers) {
+    if (BelongsTo(workers_[index], agent)) workers_[index].process = HostProcessId();
+  }
+  agent.workers = IdVector<HostProcessId, WorkerId>();
+}
+
 }  // namespace weir::hosts

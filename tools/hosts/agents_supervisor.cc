@@ -447,7 +447,9 @@ absl::StatusOr<bool> AgentsSupervisor::Serve(int64_t limit_ns, Listen listen) {
     }
     if (of_agent[2].revents != 0) ReadErrors(&agent);
     if (of_agent[0].revents != 0) ReadFrames(host);
-    if (of_agent[3].revents != 0 && !agent.end.has_value()) EndCommand(&agent);
+    // An attempt to reach a host again may have ended with its command just now.
+    if (of_agent[3].revents != 0 && !agent.end.has_value() && agent.command.process.open())
+      EndCommand(&agent);
   }
   return woken;
 }
@@ -522,9 +524,11 @@ void AgentsSupervisor::TakeHello(HostId host, const proto::AgentHello& hello) {
   facts.gpus = hello.gpus();
   if (agent.relayed == nullptr) facts.starter_address = hello.starter_address();
   facts.free_port = hello.free_port();
+  facts.interfaces.clear();
   for (const proto::AgentHello::Interface& interface : hello.interface())
     facts.interfaces.push_back(
         {interface.name(), {interface.address().begin(), interface.address().end()}});
+  if (agent.is_reached_again) return TakeReturn(host);
   StartRelayed(host);
 }
 
@@ -614,6 +618,7 @@ std::string AgentsSupervisor::EndText(HostId host, const std::string& reason) co
 // The channel to an agent has ended, and with it the workers of the host, seen from here.
 void AgentsSupervisor::Lose(HostId host, const std::string& reason) {
   Agent& agent = agents_[host];
+  if (agent.is_reached_again) EndAttempt(&agent);
   if (!agent.lost.empty()) return;
   {
     MutexLock lock(&mutex_);

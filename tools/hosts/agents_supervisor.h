@@ -65,6 +65,7 @@ class AgentsSupervisor final : public HostsSupervisor {
   absl::Status ShipFile(const std::string& from, const IdVector<HostId, std::string>& to) override;
 
   std::string LostText(HostId host) const override { return agents_[host].lost; }
+  void ReachAgain(HostId host) override;
 
   absl::Status Tell(WorkerId worker, const std::string& bytes) override;
   absl::Status StartAgain(WorkerId worker) override;
@@ -134,6 +135,7 @@ class AgentsSupervisor final : public HostsSupervisor {
     absl::Status start_status;
     std::optional<absl::Status> started_one;  // of the last request to start one
     std::string lost;                         // why the channel has ended; empty: it has not
+    bool is_reached_again = false;            // a lost one, to which a new command leads
     // When its command was started, here or by a relay; below 0: it was not, or its silence since
     // then has had its consequence.
     int64_t tried_ns = -1;
@@ -161,6 +163,8 @@ class AgentsSupervisor final : public HostsSupervisor {
   absl::Status StartCommand(HostId host);
   void StartRelayed(HostId host);
   void ReachItself(HostId host, const std::string& reason);
+  void EndAttempt(Agent* agent);
+  void TakeReturn(HostId host);
   bool IsReachedThrough(HostId child, HostId host) const;
   void PassOverSilent(int64_t silence_ns);
   void TakeRelay(HostId through, const proto::RelayReport& report);

@@ -7,9 +7,9 @@
 //
 // If the channel to an agent ends, the workers of that host end with the agent. Their exits say
 // that the host is lost (WorkerExit::lost). The agents that are reached through it are lost, too.
-// A lost host stays lost. StartAgain starts a worker anew on its host, and StartAgainOn on another.
-// If this process ends for any reason, the commands are killed, so the channels close and the
-// agents end.
+// A lost host stays lost until ReachAgain has brought another agent. StartAgain starts a worker
+// anew on its host, and StartAgainOn on another. If this process ends for any reason, the commands
+// are killed, so the channels close and the agents end.
 //
 // Lines that a command prints to standard error go to the console with the host's name in front.
 // Thread rule: as supervisor.h; Reach, Probe, StartWorkers, FetchFile and ShipFile by the thread
@@ -115,6 +115,11 @@ class HostsSupervisor : public launch::Supervisor {
 
   // Returns why the agent of a host is not there; empty: it is.
   virtual std::string LostText(HostId host) const = 0;
+  // Begins to reach a lost host once more, from this process, and returns at once: if an agent of
+  // the same build comes while the supervisor is served, then LostText is empty again, and the host
+  // has no workers. An attempt that still goes on ends with the next. Does nothing for a host that
+  // is there, that had never come, or to which no command leads.
+  virtual void ReachAgain(HostId host) = 0;
   // Does the same as StartAgain, but on the host `host`, to which the worker belongs from then on.
   // Precondition: the worker does not run, or `host` is its host.
   // kUnavailable (W0874): the host is lost, gives no answer and is lost from then on, or cannot.

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -380,6 +381,58 @@ TEST_F(HostsSupervisorTest, AWorkerStartsAgainOnItsHostAndOnOthers) {
   EXPECT_EQ(supervisor_->pid(WorkerId(0)), first);
   const absl::Status lost = supervisor_->StartAgainOn(WorkerId(1), HostId(1));
   EXPECT_THAT(std::string(lost.message()), StartsWith("W0874 at host 'b'"));
+}
+
+TEST_F(HostsSupervisorTest, ALostHostThatIsReachedAgainTakesWorkers) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  Start({"wait", "wait"});
+  WaitForText("[rank 1] ready");
+  supervisor_->ReachAgain(HostId(1));  // it is there
+  EXPECT_EQ(supervisor_->num_running(), 2);
+  for (int time = 0; time < 2; ++time) {
+    const int64_t agent = supervisor_->facts()[HostId(1)].agent_pid;
+    ASSERT_EQ(::kill(static_cast<pid_t>(agent), SIGKILL), 0);
+    const WorkerExit exit = NextExit();
+    EXPECT_EQ(exit.worker, WorkerId(1));
+    EXPECT_THAT(exit.lost, HasSubstr("the connection to host 'b' has ended"));
+    supervisor_->ReachAgain(HostId(1));
+    EXPECT_NE(supervisor_->LostText(HostId(1)), "") << "its agent has not spoken yet";
+    while (!supervisor_->LostText(HostId(1)).empty()) ASSERT_TRUE(supervisor_->Wait(10).ok());
+    EXPECT_NE(supervisor_->facts()[HostId(1)].agent_pid, agent);
+    ASSERT_TRUE(supervisor_->StartAgain(WorkerId(1)).ok());
+    EXPECT_TRUE(supervisor_->Tell(WorkerId(1), "hello").ok());
+    EXPECT_EQ(supervisor_->num_running(), 2);
+  }
+  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->pid(WorkerId(1))), SIGKILL), 0);
+  const WorkerExit exit = NextExit();
+  EXPECT_EQ(exit.worker, WorkerId(1));
+  EXPECT_EQ(exit.signal, SIGKILL);
+  supervisor_.reset();
+  EXPECT_GE(census_.CollectOrphans(), 1);  // the workers whose agents were killed
+}
+
+TEST_F(HostsSupervisorTest, ALostHostWhoseCommandFailsStaysLostUntilACommandBringsItsAgent) {
+  const std::string command = absl::StrCat(folder_.path(), "/agent");
+  const std::string agent = std::filesystem::absolute(kTestAgent).string();
+  std::filesystem::create_symlink(agent, command);
+  HostAgent b = CommandOf("b");
+  b.arguments[0] = command;
+  ASSERT_TRUE(Reach({CommandOf("a"), b}).ok());
+  Start({"wait"});
+  ASSERT_EQ(::kill(static_cast<pid_t>(supervisor_->facts()[HostId(1)].agent_pid), SIGKILL), 0);
+  while (supervisor_->LostText(HostId(1)).empty()) ASSERT_TRUE(supervisor_->Wait(10).ok());
+  for (const std::string& broken : {std::string("/bin/false"), std::string("/nowhere")}) {
+    std::filesystem::remove(command);
+    std::filesystem::create_symlink(broken, command);
+    supervisor_->ReachAgain(HostId(1));
+    for (int look = 0; look < 20; ++look) ASSERT_TRUE(supervisor_->Wait(10).ok());
+    EXPECT_NE(supervisor_->LostText(HostId(1)), "");
+    EXPECT_EQ(supervisor_->num_running(), 1);
+  }
+  std::filesystem::remove(command);
+  std::filesystem::create_symlink(agent, command);
+  supervisor_->ReachAgain(HostId(1));
+  while (!supervisor_->LostText(HostId(1)).empty()) ASSERT_TRUE(supervisor_->Wait(10).ok());
 }
 
 TEST_F(HostsSupervisorTest, AHostThatMayLackIsLostIfItDoesNotCome) {
