@@ -288,6 +288,7 @@ void BeginGrowth(const proto::Job& job, Failures* failures, Growths* growths, On
   failures->changed = job;
   growths->begun_ns = run->clock.NowNs();
   growths->policy.NoteBegun(growths->begun_ns / 1'000'000);
+  run->live->BeginGrowth();
 }
 
 // Says that a step is done on the mesh that has grown. Returns the seconds since it began to grow.
@@ -299,6 +300,7 @@ double SayGrown(const train::RunRecovery& recovery, Failures* failures, Growths*
   Tell(absl::StrFormat("the mesh has grown after step %d, and the steps have waited %.2f s: %s",
                        recovery.step, seconds, recovery.text),
        run);
+  run->live->ReportGrowth({growths->count, recovery.step, seconds, recovery.text});
   return seconds;
 }
 

@@ -208,6 +208,10 @@ LiveState StateOf(const Json& object) {
   state.recovered = TextIn(recovery, "who");
   state.recovered_to_step = IntegerIn(recovery, "to_step");
   state.recovery_seconds = NumberIn(recovery, "seconds");
+  const Json growth = PartIn(object, "growth");
+  state.growths = IntegerIn(growth, "count");
+  state.grown_after_step = IntegerIn(growth, "after_step");
+  state.growth_seconds = NumberIn(growth, "seconds");
   TakeRanks(object, &state);
   state.warnings = IntegerIn(object, "warnings");
   state.said = TextIn(object, "said");

@@ -55,6 +55,9 @@ struct LiveState {
   std::string recovered;             // the lost ranks, in words
   int64_t recovered_to_step = 0;
   double recovery_seconds = 0;
+  int64_t growths = 0;  // so far, and of the last one:
+  int64_t grown_after_step = 0;
+  double growth_seconds = 0;
   std::vector<Busy> work;
   int64_t epoch = 0;  // of the workers; 0: not told
   std::vector<Worker> workers;

@@ -139,6 +139,7 @@ class LiveRun::Record {
     state_["restart"] = std::move(restart);
     EnterLocked(Phase::kStarting);
   }
+  // Steps wait for processes.
   void BeginRecovery(Json doing) {
     MutexLock lock(&mutex_);
     state_["doing"] = std::move(doing);
@@ -148,6 +149,12 @@ class LiveRun::Record {
     MutexLock lock(&mutex_);
     Add("recovery", recovery);
     state_["recovery"] = std::move(recovery);
+    EnterLocked(Phase::kTraining);
+  }
+  void ReportGrowth(Json growth) {
+    MutexLock lock(&mutex_);
+    Add("growth", growth);
+    state_["growth"] = std::move(growth);
     EnterLocked(Phase::kTraining);
   }
   bool WantsWorkers() const {
@@ -267,6 +274,17 @@ void LiveRun::ReportRecovery(const LiveRecovery& recovery) {
                            {"seconds", NumberOrNull(recovery.seconds)},
                            {"report", recovery.report},
                            {"earlier_reports", recovery.earlier_reports}});
+}
+
+void LiveRun::BeginGrowth() {
+  record_->BeginRecovery({{"what", "growth of the mesh"}, {"done", 0}, {"of", 0}});
+}
+
+void LiveRun::ReportGrowth(const LiveGrowth& growth) {
+  record_->ReportGrowth({{"count", growth.count},
+                         {"after_step", growth.after_step},
+                         {"seconds", NumberOrNull(growth.seconds)},
+                         {"how", growth.how}});
 }
 
 void LiveRun::SetWork(const std::vector<RankBusy>& work) {

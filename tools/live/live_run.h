@@ -40,15 +40,18 @@
 //                       last one, absent before the first. who: the ranks whose processes were
 //                       lost, in words; to_step: the steps done with which the run went on;
 //                       seconds: from the first failure until a step was done again
-//   epoch               of the processes, from 1 on: each recovery in place and each new start
-//                       begins one; absent where all ranks are in this process
+//   growth              {count, after_step, seconds, how}; the last one, absent before the first.
+//                       after_step: the steps done when the mesh grew; seconds: that the steps have
+//                       waited; how: which processes came back, and what gave them their states
+//   epoch               of the processes, from 1 on: each recovery in place, each growth and each
+//                       new start begins one; absent where all ranks are in this process
 //   workers             [{ranks, host, pid, state, silent_ms, acts, resident_bytes, activity}]
 //   warnings, said      how many lines were warnings or errors; the last line
 //   end                 {code, report}, once the run has ended; the report of a failure
 //
 // Lines of the history: {"at_ms": since the start, and one of "phase", "step", "evaluation",
-// "restart", "recovery", "said", "end"}. Steps are thinned as the run grows (kStepsPerRun), so that
-// the history of a month takes a few MiB.
+// "restart", "recovery", "growth", "said", "end"}. Steps are thinned as the run grows
+// (kStepsPerRun), so that the history of a month takes a few MiB.
 //
 // Thread rule: any thread.
 #pragma once
@@ -164,6 +167,14 @@ struct LiveRecovery {
   std::vector<std::string> earlier_reports;  // of failures since the last step before that one
 };
 
+// A LiveGrowth is a return of lost processes to a job whose mesh had become smaller.
+struct LiveGrowth {
+  int64_t count = 0;       // of the run so far, with this one
+  int64_t after_step = 0;  // steps that were done
+  double seconds = 0;      // from then until a step was done on the larger mesh
+  std::string how;         // in words
+};
+
 class LiveRun {
  public:
   // `clock` must outlive this object. If the system refuses files in memory, the run has no record.
@@ -184,6 +195,9 @@ class LiveRun {
   // Call when processes are lost and the others live on: the run recovers until ReportRecovery.
   void BeginRecovery(const std::string& who);
   void ReportRecovery(const LiveRecovery& recovery);
+  // Call when the mesh begins to grow: the steps wait until ReportGrowth, or ReportRecovery.
+  void BeginGrowth();
+  void ReportGrowth(const LiveGrowth& growth);
   void SetWork(const std::vector<RankBusy>& work);
   // Returns whether the workers have not been set for a second.
   bool WantsWorkers() const;

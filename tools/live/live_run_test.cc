@@ -158,6 +158,28 @@ TEST(LiveRunTest, ARecoveryIsInTheStateAndInTheHistoryAndTheRunGoesOn) {
   EXPECT_EQ(recoveries[0]["recovery"]["earlier_reports"], nlohmann::json({"rank 0 was killed"}));
 }
 
+TEST(LiveRunTest, AGrowthIsInTheStateAndInTheHistoryAndTheRunGoesOn) {
+  ManualClock clock;
+  LiveRun run("grows", &clock);
+  const auto reader = ReaderOfThis();
+  run.Enter(Phase::kTraining);
+  EXPECT_EQ(StateOf(*reader).growths, 0);
+  run.BeginGrowth();
+  EXPECT_EQ(StateOf(*reader).phase, "starting");
+  EXPECT_EQ(StateOf(*reader).doing.what, "growth of the mesh");
+  run.ReportGrowth({2, 250, 0.5, "epoch 3 has a new process for rank 1"});
+  const LiveState state = StateOf(*reader);
+  EXPECT_EQ(state.phase, "training");
+  EXPECT_EQ(state.doing.what, "");
+  EXPECT_EQ(state.growths, 2);
+  EXPECT_EQ(state.grown_after_step, 250);
+  EXPECT_EQ(state.growth_seconds, 0.5);
+  EXPECT_EQ(state.recoveries, 0);
+  const std::vector<nlohmann::json> growths = HistoryOf(*reader, "growth");
+  ASSERT_EQ(growths.size(), 1u);
+  EXPECT_EQ(growths[0]["growth"]["how"], "epoch 3 has a new process for rank 1");
+}
+
 TEST(LiveRunTest, AStepHasItsPartsInTheStateAndInTheHistory) {
   ManualClock clock;
   LiveRun run("parts", &clock);

@@ -289,6 +289,12 @@ void AddEnd(const LiveState& state, Screen* screen) {
                              state.recovered_to_step, " in ",
                              NumberText(state.recovery_seconds, "%.2f"), " s"));
   }
+  if (state.growths > 0) {
+    screen->Add(absl::StrCat("the mesh has grown again ",
+                             state.growths == 1 ? "once" : absl::StrCat(state.growths, " times"),
+                             ", the last time after step ", state.grown_after_step, " in ",
+                             NumberText(state.growth_seconds, "%.2f"), " s"));
+  }
   if (state.warnings > 0) screen->Add(absl::StrCat(Plural(state.warnings, "warning"), " so far"));
 }
 
@@ -423,7 +429,7 @@ std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
   gauges.Add("warnings", "Warnings and errors that the run has printed.",
              static_cast<double>(state.warnings));
   if (state.epoch > 0) {
-    gauges.Add("epoch", "Epoch of the processes: each recovery and each restart begins one.",
+    gauges.Add("epoch", "Epoch of the processes: each recovery, growth and restart begins one.",
                static_cast<double>(state.epoch));
   }
   gauges.Add("restarts", "Starts of all processes after a failure.",
@@ -433,6 +439,12 @@ std::string PrometheusText(const SeenRun& run, int64_t now_unix_ms) {
   if (state.recoveries > 0) {
     gauges.Add("recovery_seconds", "Time from the last such loss until a step was done again.",
                state.recovery_seconds);
+  }
+  gauges.Add("growths", "Times that a mesh which had become smaller has grown again.",
+             static_cast<double>(state.growths));
+  if (state.growths > 0) {
+    gauges.Add("growth_seconds", "Time that the steps waited for the last such growth.",
+               state.growth_seconds);
   }
   if (state.has_facts) AddFactGauges(state, &gauges);
   if (state.has_step) AddStepGauges(state, &gauges);

@@ -72,6 +72,22 @@ TEST(TopTextTest, RecoveriesAreCountedAndTheLastOneIsTold) {
               HasSubstr("weir_recovery_seconds{job_name=\"gpt\"} 0.146\n"));
 }
 
+TEST(TopTextTest, GrowthsAreCountedAndTheLastOneIsTold) {
+  SeenRun run = Training();
+  EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("grown")));
+  EXPECT_THAT(PrometheusText(run, kNowMs), HasSubstr("weir_growths{job_name=\"gpt\"} 0\n"));
+  EXPECT_THAT(PrometheusText(run, kNowMs), Not(HasSubstr("weir_growth_seconds")));
+  run.state.growths = 1;
+  run.state.grown_after_step = 119;
+  run.state.growth_seconds = 0.146;
+  EXPECT_THAT(TopText(run, kNowMs, 16),
+              HasSubstr("the mesh has grown again once, the last time after step 119 in 0.15 s\n"));
+  run.state.growths = 2;
+  EXPECT_THAT(TopText(run, kNowMs, 16), HasSubstr("the mesh has grown again 2 times, the last"));
+  EXPECT_THAT(PrometheusText(run, kNowMs),
+              HasSubstr("weir_growth_seconds{job_name=\"gpt\"} 0.146\n"));
+}
+
 TEST(TopTextTest, RestartsAreCounted) {
   SeenRun run = Training();
   EXPECT_THAT(TopText(run, kNowMs, 16), Not(HasSubstr("restart")));

@@ -107,6 +107,11 @@ function Facts({ run, now }: { run: LiveRun; now: number }): JSX.Element {
     told.push(["recoveries", `${times}, the last of ${who}, to step ${count(step)}` +
       (seconds === null ? "" : ` in ${time(seconds * 1e9)}`)]);
   }
+  if (state.growth) {
+    const { count: times, after_step: step, seconds } = state.growth;
+    told.push(["growths of the mesh", `${times}, the last after step ${count(step)}` +
+      (seconds === null ? "" : ` in ${time(seconds * 1e9)}`)]);
+  }
   if (state.epoch !== undefined && state.epoch > 1) told.push(["epoch of the processes", count(state.epoch)]);
   told.push(["running", duration((over ? state.updated_unix_ms : now) - state.started_unix_ms)]);
   return (

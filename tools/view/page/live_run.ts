@@ -61,6 +61,7 @@ export interface LiveState {
   evaluation?: { step: number; text: string };
   restart?: LiveRestart; // the last one
   recovery?: LiveRecovery; // the last one
+  growth?: LiveGrowth; // the last one
   work?: LiveRank[];
   epoch?: number; // of the processes; absent: not told
   workers?: LiveWorker[];
@@ -87,6 +88,14 @@ export interface LiveRecovery {
   earlier_reports?: string[]; // of failures since the last step before that one; absent: an older Weir
 }
 
+// A return of lost processes to a job whose mesh had become smaller.
+export interface LiveGrowth {
+  count: number; // of the run so far
+  after_step: number;
+  seconds: number | null; // from then until a step was done on the larger mesh
+  how: string;
+}
+
 export interface LiveEvent {
   at_ms: number;
   phase?: string;
@@ -94,6 +103,7 @@ export interface LiveEvent {
   evaluation?: { step: number; text: string };
   restart?: LiveRestart;
   recovery?: LiveRecovery;
+  growth?: LiveGrowth;
   said?: string;
 }
 
