@@ -260,7 +260,8 @@ std::string RankExecutor::ActsUnderWay() const {
   for (const FlightRing& flights : flights_) {
     for (int k = 0; k < flights.size() && names.size() < kNamesMax; ++k) {
       const Act& act = flights[k].act;
-      names.push_back(absl::StrCat("'", plan_->actors[act.actor].name, "' of step ", act.step));
+      // People count steps from 1, as metrics do.
+      names.push_back(absl::StrCat("'", plan_->actors[act.actor].name, "' of step ", act.step + 1));
     }
   }
   if (names.empty()) return "";

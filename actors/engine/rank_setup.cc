@@ -409,7 +409,7 @@ absl::Status RankExecutor::CheckBegin() const {
         {"W0540", absl::StrCat("rank ", plan_->rank, ", register '", r.name, "'"),
          absl::StrCat("to begin at a step before which '", actor.name,
                       "' has ended what it collects"),
-         absl::StrCat("step ", options_.first_step, ", in the midst of ", port.period, " acts"),
+         absl::StrCat("step ", options_.first_step + 1, ", in the midst of ", port.period, " acts"),
          absl::StrCat("begin at a step that a cycle of ", plan_->rhythm.steps_per_iteration,
                       " steps begins with")});
   }

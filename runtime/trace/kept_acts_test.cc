@@ -161,7 +161,7 @@ TEST(KeptActsTest, TheTraceIsThatWhichTheProcessWouldHaveWritten) {
   std::stringstream own;
   ASSERT_EQ(WriteTrace(job, TraceBeginNs(job), own), absl::OkStatus());
   EXPECT_EQ(Packets(*trace), Packets(own.str()));
-  EXPECT_THAT(StepsOf(*trace), ElementsAre(7, 7, 7, 7, 7, 7, 8, 8, 8, 8, 8, 8));
+  EXPECT_THAT(StepsOf(*trace), ElementsAre(8, 8, 8, 8, 8, 8, 9, 9, 9, 9, 9, 9));
 }
 
 TEST(KeptActsTest, ARecordThatIsNotCommittedIsNoPartOfTheTrace) {

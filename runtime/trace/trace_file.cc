@@ -308,7 +308,7 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
     writer_.Annotate(event, kTraceQueue, actor.queue.value());
     writer_.Annotate(event, "phase", actor.phase);
   }
-  writer_.Annotate(event, "step", act.step);
+  writer_.Annotate(event, kTraceStep, NumberOfStep(act.step));
   writer_.Annotate(event, "micro-batch", act.micro_batch);
   if (actor.chunks > 1) writer_.Annotate(event, "chunk", act.chunk);
   if (act.cpu_us != ActRecord::kCpuUnknown) writer_.Annotate(event, kTraceCpu, int64_t{act.cpu_us});
@@ -430,7 +430,8 @@ bool WriteJobEvent(const TracedJob& job, int64_t begin_ns,
   if (job.virtual_stages > 1) writer.Annotate(event, kTraceVirtualStages, job.virtual_stages);
   if (job.stages_in_a_row > 0 && job.stages_in_a_row != job.num_stages)
     writer.Annotate(event, kTraceStagesInARow, job.stages_in_a_row);
-  writer.Annotate(event, "first step", job.first_step);
+  writer.Annotate(event, kTraceFirstStep, NumberOfStep(job.first_step));
+  writer.Annotate(event, kTraceStepsCountFrom, kFirstStepNumber);
   writer.Finish();
   return !writer.failed();
 }

@@ -1,4 +1,11 @@
-// Names in a trace file that its writer and its report share.
+// Names in a trace file that its writer and its report share, and the numbers of steps.
+//
+// Steps have two numbers. The code counts steps from 0, like acts and tokens: a step's *index* is
+// the number of steps done before it. All that people and other programs see counts from 1, as
+// metrics and checkpoints do: a step's *number* is the number of steps done when it ends. Trace
+// files, the reports on them and the page hold numbers. IndexOfStep and NumberOfStep are the one
+// place that converts: a number where it is read from a file or a command line, an index where it
+// is written or printed. Thread rule: constants and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +41,25 @@ inline constexpr char kTraceRankEvent[] = "weir.rank";
 // The category of an instant that marks a failure on the track of its rank, or of the job. The name
 // of the instant is the failure in words.
 inline constexpr char kTraceFailure[] = "failure";
+
+// The number of the step whose index is 0.
+inline constexpr int64_t kFirstStepNumber = 1;
+
+// Each returns what the other was given, for all numbers: they wrap around, so a number from a
+// damaged file or a command line needs no check before.
+constexpr int64_t NumberOfStep(int64_t index) {
+  return static_cast<int64_t>(static_cast<uint64_t>(index) + uint64_t{kFirstStepNumber});
+}
+constexpr int64_t IndexOfStep(int64_t number) {
+  return static_cast<int64_t>(static_cast<uint64_t>(number) - uint64_t{kFirstStepNumber});
+}
+
+// Annotation of an act: the number of its step.
+inline constexpr char kTraceStep[] = "step";
+// Annotations of the job: the number of its first step, and kFirstStepNumber. Files of earlier
+// versions lack the second; their steps count from 0.
+inline constexpr char kTraceFirstStep[] = "first step";
+inline constexpr char kTraceStepsCountFrom[] = "steps count from";
 
 // Annotation of an act: the CPU time of the rank's own thread in the act, in microseconds.
 inline constexpr char kTraceCpu[] = "cpu_us";

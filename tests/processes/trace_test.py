@@ -13,6 +13,10 @@ import unittest
 from tests.processes import weir_jobs
 
 NAMED_S = weir_jobs.LIMIT_S  # the longest time until a slow rank is named
+STOPPED_S = 1.0  # a process stands still for so long in one step
+STOPPED_MIN_S = 0.8 * STOPPED_S  # of this, in a step that it was stopped in
+TRIES = 20  # to stop a process in a step and not between two
+NEAR = 0.05  # of a step, between its time in the metrics and in the trace
 
 
 class Trace(weir_jobs.JobCase):
@@ -104,6 +108,52 @@ class Trace(weir_jobs.JobCase):
         self.assertRegex(report["why_slow"]["advice"], cause)
         self.assertLess(report["devices"][1]["core_share"], 0.75)
         self.assertRegex(self.report(), rf"(?m)^  so: {cause}")
+
+    def seconds_of_steps(self):
+        """Returns the time of each step by the metrics, by its number."""
+        with open(self.place.path("metrics.jsonl"), encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file if line.endswith("\n")]
+        return {row["step"]: row["step_seconds"] for row in rows}
+
+    def traced_seconds(self, step):
+        """Returns the time of a step by the trace."""
+        path = json.loads(self.report("--json", "--step", str(step)))["why_slow"]["critical_path"]
+        self.assertEqual((path["first_step"], path["last_step"]), (step, step))
+        return path["step_ns"] * 1e-9
+
+    def stop_in_a_step(self):
+        """Runs a job that writes the time of each single step, and stops it once. Returns these times."""
+        for name in ("t.pftrace", "metrics.jsonl", "c.safetensors"):
+            self.place.remove(name)
+        # A checkpoint of each step ends each burst of steps, so that a row of the metrics is of its step alone.
+        job = self.place.start("--trace", "t.pftrace", "--metrics", "metrics.jsonl", "--checkpoint", "c.safetensors",
+                               "--checkpoint-every", "1")
+        weir_jobs.until("the fifth step", lambda: os.path.exists(self.place.path("metrics.jsonl"))
+                        and len(self.seconds_of_steps()) >= 5)
+        os.kill(job.starter.pid, signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        os.kill(job.starter.pid, signal.SIGCONT)
+        self.assertEqual(job.wait().code, 0)
+        return self.seconds_of_steps()
+
+    def test_a_step_has_one_number_in_the_metrics_and_in_the_report_of_the_trace(self):
+        self.place.write_job("--layers", "2", "--hidden", "64", "--heads", "4", "--ffn", "256", "--sequence", "64",
+                             "--batch", "16", "--steps", "60")
+        for _ in range(TRIES):
+            seconds = self.stop_in_a_step()
+            stopped = max(seconds, key=seconds.get)
+            apart = abs(self.traced_seconds(stopped) / seconds[stopped] - 1)
+            if apart <= NEAR and seconds[stopped] > STOPPED_MIN_S and 1 < stopped < 60:
+                break
+        self.assertGreater(seconds[stopped], STOPPED_MIN_S)
+        self.assertLessEqual(apart, NEAR, f"step {stopped} takes {seconds[stopped]} s by the metrics")
+        self.assertLess(self.traced_seconds(stopped - 1), STOPPED_MIN_S)
+        self.assertLess(self.traced_seconds(stopped + 1), STOPPED_MIN_S)
+        report = json.loads(self.report("--json"))
+        self.assertEqual((report["left_out_step"], report["first_step"], report["last_step"]), (1, 2, 60))
+        text = " ".join(self.report().split())
+        self.assertIn("steps 2 to 60, ", text)
+        self.assertIn("; step 1, the first in the trace, is left out: it fills pipelines and caches", text)
 
 
 if __name__ == "__main__":

@@ -80,10 +80,10 @@ class Exports(weir_jobs.JobCase):
         threads = {(e["pid"], e["tid"]) for e in by_kind["M"] if e["name"] == "thread_name"}
         for event in by_kind["X"] + by_kind["s"] + by_kind["f"]:
             self.assertIn((event["pid"], event["tid"]), threads)
-        self.assertEqual({e["args"]["step"] for e in by_kind["X"] if e["cat"] == "act"}, set(range(4)))
+        self.assertEqual({e["args"]["step"] for e in by_kind["X"] if e["cat"] == "act"}, set(range(1, 5)))
         # No act of the first step is left out, whichever process began first.
-        first = json.loads(self.place.run("trace", "report", "t.pftrace", "--json", "--step", "0").stdout)
-        self.assertEqual(first["why_slow"]["critical_path"]["first_step"], 0)
+        first = json.loads(self.place.run("trace", "report", "t.pftrace", "--json", "--step", "1").stdout)
+        self.assertEqual(first["why_slow"]["critical_path"]["first_step"], 1)
 
     def test_memory_does_not_grow_with_the_trace(self):
         self.write_job("--steps", "20")

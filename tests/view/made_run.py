@@ -47,7 +47,7 @@ def _columns(acts, queues):
         "act_begin": np.tile(begins, queues),
         "act_ns": np.tile(lengths, queues),
         "act_actor": (queue * actors + np.tile(number % actors, queues)).astype(np.uint32),
-        "act_step": np.tile(number // PER_STEP, queues).astype(np.int32),
+        "act_step": np.tile(number // PER_STEP + 1, queues).astype(np.int32),
         "act_micro_batch": np.tile(number % MICRO_BATCHES, queues).astype(np.int32),
         "act_chunk": np.zeros(each * queues, dtype=np.int32),
         "act_wait": np.where(waited < 0, 0, np.array([WAIT_OF[WAITS[q % 4]] for q in range(queues)])[queue])
@@ -101,7 +101,7 @@ def bundle(acts, queues=24):
         "report": {"plan": "made", "ranks": queues, "stages": 1, "micro_batches": MICRO_BATCHES},
         "ranks": [{"rank": q, "name": f"rank {q}"} for q in range(queues)],
         "queues": [{"rank": q, "name": f"rank {q}"} for q in range(queues)],
-        "steps": [{"step": n, "begin_ns": end * n / steps, "end_ns": end * (n + 1) / steps, "first_of_run": n == 0}
+        "steps": [{"step": n + 1, "begin_ns": end * n / steps, "end_ns": end * (n + 1) / steps, "first_of_run": n == 0}
                   for n in range(steps)],
     }).encode()
     text += b" " * (-len(text) % 8)

@@ -151,7 +151,7 @@ class Timeline(unittest.TestCase):
             self.key("n")
             self.assertEqual(self.hits(), f"{n + 1:,} of {hits:,} acts of {QUEUES} actors")
             selected.append(self.browser.run("return document.querySelector('.card').innerText"))
-            self.assertIn("forward layers.3, step 0", selected[-1])
+            self.assertIn("forward layers.3, step 1", selected[-1])
         self.assertEqual(len(set(selected[:QUEUES])), QUEUES)
         self.key("p")
         self.assertEqual(self.hits(), f"{QUEUES:,} of {hits:,} acts of {QUEUES} actors")

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
+#include "runtime/trace/trace_names.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/trace/causes.h"
 #include "tools/trace/chrome_events.h"
@@ -27,7 +28,7 @@ namespace {
 struct ReportArguments {
   std::string path;
   int64_t rows = 5;
-  std::optional<int64_t> step;
+  std::optional<int64_t> step;  // its number
   std::vector<std::string> what_ifs;
   bool json = false;
 };
@@ -96,8 +97,10 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   file.reset();  // the reader has its own copy of the data that it keeps
   const trace::TraceReport report = trace::MakeTraceReport(reader);
   absl::StatusOr<trace::RecordedRun> run = trace::ReadRecordedRun(reader);
+  std::optional<int64_t> step;
+  if (arguments.step.has_value()) step = trace::IndexOfStep(*arguments.step);
   const absl::StatusOr<trace::WhySlow> why =
-      run.ok() ? trace::FindWhySlow(*run, {arguments.step, arguments.what_ifs, nullptr})
+      run.ok() ? trace::FindWhySlow(*run, {step, arguments.what_ifs, nullptr})
                : absl::StatusOr<trace::WhySlow>(run.status());
   // A trace that lacks the data for a replay still has the rest of its report. A wrong argument is
   // an error.
@@ -176,7 +179,8 @@ void AddTraceVerbs(CLI::App* app, CliContext* context) {
   verb->add_option("--rows,--waits", arguments->rows, "Rows of each table")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  verb->add_option("--step", arguments->step, "Critical path of this step alone");
+  verb->add_option("--step", arguments->step,
+                   "Critical path of this step alone, which counts from 1 as in the metrics");
   verb->add_option("--what-if", arguments->what_ifs,
                    "Replay the run with this change; may be given again")
       ->allow_extra_args(false);

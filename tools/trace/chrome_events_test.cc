@@ -41,7 +41,7 @@ TEST(ChromeEventsTest, ActsAndWaitsAreCompleteEventsOfTheirRank) {
   int acts = 0, waits = 0;
   for (const json& event : OfKind(whole, "X")) {
     (event["cat"] == "act" ? acts : waits) += 1;
-    if (event["name"] != "actor of y" || event["args"]["step"] != 1) continue;
+    if (event["name"] != "actor of y" || event["args"]["step"] != 2) continue;
     EXPECT_EQ(names[event["pid"]], "rank 1");
     EXPECT_DOUBLE_EQ(event["ts"].get<double>(), 1000 + 50);  // kBegin is 1000 us
     EXPECT_DOUBLE_EQ(event["dur"].get<double>(), 20);

@@ -1,6 +1,7 @@
 #include "tools/trace/diff_json.h"
 
 #include "nlohmann/json.hpp"
+#include "runtime/trace/trace_names.h"
 
 namespace weir::trace {
 namespace {
@@ -36,8 +37,9 @@ std::string ToJson(const RunDiff& diff, const std::string& a_name, const std::st
   json["actors_only_b"] = diff.only_b;
   json["steps"] = Json::array();
   for (const StepDiff& step : diff.steps)
-    json["steps"].push_back(
-        {{"step", step.step}, {"a_ns", OrNull(step.a_ns)}, {"b_ns", OrNull(step.b_ns)}});
+    json["steps"].push_back({{"step", NumberOfStep(step.step)},
+                             {"a_ns", OrNull(step.a_ns)},
+                             {"b_ns", OrNull(step.b_ns)}});
   json["parts"] = RowsJson(diff.parts);
   json["path"] = RowsJson(diff.path);
   json["waits"] = RowsJson(diff.waits);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/trace/trace_names.h"
 #include "tools/trace/report_text.h"
 
 namespace weir::trace {
@@ -262,7 +263,7 @@ void LastStateFinder::AddSentences(LastState* state) const {
   const std::string steps = run_.times.steps.empty()
                                 ? "No step is whole in the trace"
                                 : absl::StrCat("The last step that is whole in the trace is step ",
-                                               run_.times.steps.back().step);
+                                               NumberOfStep(run_.times.steps.back().step));
   if (open == 0) {
     state->sentences.push_back(
         absl::StrCat(steps, "; all ranks that the trace holds have done all acts of it."));
@@ -302,8 +303,8 @@ std::string OpenAct::Reason() const {
 
 std::string OpenAct::Text() const {
   if (need == Need::kNoStep) return absl::StrCat("rank ", rank, " ", Reason());
-  return absl::StrCat("rank ", rank, ": `", function, "`, step ", step, ", micro-batch ",
-                      micro_batch, ", ", Reason());
+  return absl::StrCat("rank ", rank, ": `", function, "`, step ", NumberOfStep(step),
+                      ", micro-batch ", micro_batch, ", ", Reason());
 }
 
 std::optional<LastState> FindLastState(const RecordedRun& run) {

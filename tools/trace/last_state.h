@@ -31,7 +31,7 @@ struct OpenAct {
   RecordedQueueId queue;
   std::string device;  // "rank 0 · stage 0"
   std::string function;
-  int64_t step = 0;
+  int64_t step = 0;  // its index
   int64_t micro_batch = 0;
   Need need = Need::kNothing;
   std::string register_name;
@@ -39,7 +39,7 @@ struct OpenAct {
   std::string holder;          // the function whose act would give it; empty: on a missing rank
   int64_t since = 0;           // the end of the last act on its queue; 0: none is kept
   std::string failure;         // of the rank's process, in words; empty: the trace marks none
-  std::string Text() const;    // "rank 0: `forward x`, step 3, micro-batch 0, needs a token of ..."
+  std::string Text() const;    // "rank 0: `forward x`, step 4, micro-batch 0, needs a token of ..."
   std::string Reason() const;  // "needs a token of ..."
 };
 

@@ -28,7 +28,7 @@ TEST(LastStateTest, ARunThatEndedWholeHasNone) {
 
 TEST(LastStateTest, ARankThatIsMissingIsNamedAndWhoDependsOnIt) {
   Relay relay(3);
-  relay.BeginStep();  // rank 0 made x of step 3, and rank 1 left no trace
+  relay.BeginStep();  // rank 0 made x of the fourth step, and rank 1 left no trace
   const std::optional<LastState> state = FindLastState(RunWithGaps(relay.File({1})));
   ASSERT_TRUE(state.has_value());
   EXPECT_THAT(state->missing, ElementsAre(RankId(0)));
@@ -40,7 +40,7 @@ TEST(LastStateTest, ARankThatIsMissingIsNamedAndWhoDependsOnIt) {
 
 TEST(LastStateTest, AnActThatHadAllThatItNeedsIsWhatTheOthersWaitFor) {
   Relay relay(2);
-  relay.BeginStep();  // x of step 2 lies there, and rank 1 never read it
+  relay.BeginStep();  // x of the third step lies there, and rank 1 never read it
   const RecordedRun run = RunWithGaps(relay.File({0, 1}));
   EXPECT_EQ(run.times.steps.size(), 2u);
   const std::optional<LastState> state = FindLastState(run);
@@ -49,10 +49,12 @@ TEST(LastStateTest, AnActThatHadAllThatItNeedsIsWhatTheOthersWaitFor) {
   ASSERT_EQ(state->acts.size(), 2u);
   EXPECT_EQ(state->acts[0].need, OpenAct::Need::kNoStep);
   EXPECT_EQ(state->acts[1].Text(),
-            "rank 1: `read x`, step 2, micro-batch 0, had all that it needs, or this was on its "
+            "rank 1: `read x`, step 3, micro-batch 0, had all that it needs, or this was on its "
             "way");
   EXPECT_EQ(state->acts[1].since, run.ranks[RecordedRankId(1)].acts.back().end);
-  EXPECT_THAT(state->sentences.back(), HasSubstr("in the end on `read x` on rank 1"));
+  ASSERT_EQ(state->sentences.size(), 2u);
+  EXPECT_THAT(state->sentences[0], HasSubstr("The last step that is whole in the trace is step 2"));
+  EXPECT_THAT(state->sentences[1], HasSubstr("in the end on `read x` on rank 1"));
 }
 
 TEST(LastStateTest, ARankThatNeedsATokenOfAMissingOneSaysSo) {
@@ -67,7 +69,7 @@ TEST(LastStateTest, ARankThatNeedsATokenOfAMissingOneSaysSo) {
   ASSERT_EQ(state->acts.size(), 2u);
   EXPECT_EQ(
       state->acts[0].Text(),
-      "rank 1: `read x`, step 2, micro-batch 0, needs a token of move x rank 0 to 1 from rank "
+      "rank 1: `read x`, step 3, micro-batch 0, needs a token of move x rank 0 to 1 from rank "
       "0, which the trace lacks");
   EXPECT_EQ(state->acts[0].holder_rank, RankId(0));
   EXPECT_THAT(state->sentences.back(),
@@ -92,7 +94,7 @@ TEST(LastStateTest, AFailureThatTheTraceMarksIsToldAndWhoDependsOnIt) {
   EXPECT_EQ(state->failures[0].rank, RankId(1));
   EXPECT_EQ(state->sentences[0], "The process of rank 1 failed: killed by SIGKILL (9).");
   EXPECT_EQ(state->acts[1].Text(),
-            "rank 1: `read x`, step 2, micro-batch 0, was under way or about to begin when the "
+            "rank 1: `read x`, step 3, micro-batch 0, was under way or about to begin when the "
             "process failed: killed by SIGKILL (9)");
   EXPECT_THAT(state->sentences.back(),
               HasSubstr("in the end on `read x` on rank 1, whose process failed."));

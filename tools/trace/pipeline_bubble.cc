@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -47,12 +49,10 @@ double MeasurePipelineBubble(const TraceReader& reader, int64_t first_step, int6
     const PassActors actors = PassActorsOf(facts->second);
     devices += static_cast<double>(std::max<size_t>(1, actors.queues.size()));
     for (const TraceSlice& slice : process.slices) {
-      auto step = slice.numbers.find("step");
-      if (slice.category != kTraceAct || step == slice.numbers.end() ||
-          actors.names.count(slice.name) == 0)
-        continue;
-      if (step->second < first_step || step->second > last_step) continue;
-      StepSpan& span = steps[step->second];
+      if (slice.category != kTraceAct || actors.names.count(slice.name) == 0) continue;
+      const std::optional<int64_t> step = reader.StepOf(slice);
+      if (!step.has_value() || *step < first_step || *step > last_step) continue;
+      StepSpan& span = steps[*step];
       span.begin = std::min(span.begin, slice.begin);
       span.end = std::max(span.end, slice.end);
       span.busy_ns += static_cast<double>(slice.end - slice.begin);

@@ -293,7 +293,7 @@ absl::StatusOr<RecordedAct> RunBuilder::ActOf(
   const RecordedActor& of = run_.actors[actor];
   RecordedAct act;
   act.actor = actor;
-  act.step = number("step");
+  act.step = trace_.StepOf(slice).value_or(-1);
   const int64_t in_step = number("micro-batch") * of.chunks + number("chunk");
   if (!IsCount(act.step, 0) || act.step % of.every != of.every_phase ||
       !IsCount(number("micro-batch"), 0) || !IsCount(number("chunk"), 0) ||

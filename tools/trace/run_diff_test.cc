@@ -90,6 +90,7 @@ TEST(RunDiffTest, TextAndJsonSayWhichRunIsSlowerAndWhere) {
   EXPECT_THAT(Verdict(diff, "one", "two"), HasSubstr("compute `read x`, +0.010 ms"));
   const nlohmann::json json = nlohmann::json::parse(ToJson(diff, "one", "two"));
   EXPECT_EQ(json["b"]["step_ns"], 45 * kMicrosecond);
+  EXPECT_EQ(json["steps"][0]["step"], 1);
   EXPECT_EQ(json["path"][0]["more_ns"], 10 * kMicrosecond);
   EXPECT_THAT(
       Verdict(CompareRuns(RunOf(Relay(6).File(kBoth)), RunOf(Relay(6).File(kBoth))), "a", "b"),

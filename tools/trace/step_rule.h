@@ -10,7 +10,8 @@
 //
 // The steps of a run therefore tile the run: their sum is the run's wall time, and rests between
 // runs belong to no step. In a plan of reports alone, a step ends with its last act. Not here:
-// finding the acts of a trace (step_times.h). Thread rule: pure functions.
+// finding the acts of a trace (step_times.h), and the numbers that people see
+// (runtime/trace/trace_names.h). Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

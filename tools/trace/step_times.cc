@@ -81,10 +81,10 @@ void StepFinder::Look(const TraceProcess& process) {
       run = slice.end;
       run_step.reset();
     }
-    auto number = slice.numbers.find("step");
-    if (slice.category != kTraceAct || number == slice.numbers.end()) continue;
-    const int64_t step = number->second;
-    if (step < 0 || step >= plan_limits::kRecordedNumberMax) continue;
+    if (slice.category != kTraceAct) continue;
+    const std::optional<int64_t> found = trace_.StepOf(slice);
+    if (!found.has_value()) continue;
+    const int64_t step = *found;
     run_step =
         std::min(run_step.value_or(step), step);  // an update may be a step ahead of the first
     acted = true;

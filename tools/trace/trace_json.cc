@@ -3,6 +3,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "runtime/trace/trace_names.h"
 #include "tools/trace/causes.h"
 
 namespace weir::trace {
@@ -33,8 +34,9 @@ Json ReportJson(const TraceReport& report) {
   json["stages_in_a_row"] = report.stages_in_a_row;
   json["virtual_stages"] = report.virtual_stages;
   json["micro_batches"] = report.micro_batches;
-  json["first_step"] = report.first_step;
-  json["last_step"] = report.last_step;
+  json["first_step"] = NumberOfStep(report.first_step);
+  json["last_step"] = NumberOfStep(report.last_step);
+  if (report.left_out_step.has_value()) json["left_out_step"] = NumberOfStep(*report.left_out_step);
   json["window_ns"] = report.window_ns;
   json["step_ns"] = report.step_ns;
   json["bubble"] = report.bubble;
@@ -77,8 +79,8 @@ Json ReportJson(const TraceReport& report) {
 
 Json PathJson(const CriticalPath& path) {
   Json json;
-  json["first_step"] = path.first_step;
-  json["last_step"] = path.last_step;
+  json["first_step"] = NumberOfStep(path.first_step);
+  json["last_step"] = NumberOfStep(path.last_step);
   json["step_ns"] = path.step_ns;
   json["phases"] = path.phases;
   json["ranks"] = Json::object();
@@ -126,7 +128,8 @@ Json StepPathsJson(const StepPaths& paths) {
                         {"times", group.times},
                         {"longest_ns", group.longest.end - group.longest.begin}});
     }
-    json.push_back({{"step", path.step}, {"ns", path.ns}, {"groups", std::move(groups)}});
+    json.push_back(
+        {{"step", NumberOfStep(path.step)}, {"ns", path.ns}, {"groups", std::move(groups)}});
   }
   return json;
 }
@@ -145,7 +148,7 @@ Json SegmentsJson(const std::vector<NamedSegment>& segments) {
 }
 
 Json MemoryJson(const MemoryUse& memory) {
-  Json json = {{"step", memory.step}, {"step_ns", memory.end - memory.begin}};
+  Json json = {{"step", NumberOfStep(memory.step)}, {"step_ns", memory.end - memory.begin}};
   json["ranks"] = Json::array();
   for (const RankMemory& rank : memory.ranks) {
     Json held = Json::array();
@@ -261,7 +264,7 @@ Json WhyJson(const WhySlow& why) {
         {{"share", line.share}, {"ns_per_step", line.ns_per_step}, {"text", line.text}});
   }
   if (!why.segments.empty()) json["critical_path"]["segments"] = SegmentsJson(why.segments);
-  json["typical_step"] = why.steps.typical_step;
+  json["typical_step"] = NumberOfStep(why.steps.typical_step);
   json["step_paths"] = StepPathsJson(why.steps);
   json["parts"] = Json::array();
   for (const StepPart& part : why.parts) {
@@ -281,7 +284,7 @@ Json WhyJson(const WhySlow& why) {
   json["transfers"] = TransfersJson(why.transfers);
   json["outliers"] = Json::array();
   for (const OutlierStep& outlier : why.outliers)
-    json["outliers"].push_back({{"step", outlier.step}, {"ns", outlier.ns}});
+    json["outliers"].push_back({{"step", NumberOfStep(outlier.step)}, {"ns", outlier.ns}});
   json["median_step_ns"] = why.median_step_ns;
   json["recorded_step_ns"] = why.recorded_step_ns;
   json["replayed_step_ns"] = why.replayed_step_ns;
@@ -327,7 +330,7 @@ Json LastStateJson(const LastState& state) {
     Json& to = json["ranks"].emplace_back(Json{{"rank", act.rank.value()}, {"text", act.Text()}});
     if (act.need == OpenAct::Need::kNoStep) continue;
     to["function"] = act.function;
-    to["step"] = act.step;
+    to["step"] = NumberOfStep(act.step);
     to["micro_batch"] = act.micro_batch;
     if (act.need == OpenAct::Need::kNothing) continue;
     to["needs"] = act.need == OpenAct::Need::kToken ? "token" : "slot";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,14 @@ absl::Status TraceReader::Read(absl::string_view file, absl::string_view name) {
   if (!has_job)
     return DamagedTrace(name, file.empty() ? "an empty file" : "no description of a job");
   return absl::OkStatus();
+}
+
+std::optional<int64_t> TraceReader::StepOf(const TraceSlice& slice) const {
+  const auto found = slice.numbers.find(kTraceStep);
+  if (found == slice.numbers.end()) return std::nullopt;
+  const int64_t step = steps_count_from_0_ ? found->second : IndexOfStep(found->second);
+  if (step < 0 || step >= plan_limits::kRecordedNumberMax) return std::nullopt;
+  return step;
 }
 
 void TraceReader::OnPacket(const proto::TracePacket& packet) {
@@ -156,6 +165,7 @@ void TraceReader::OnInstant(const proto::TrackEvent& event, uint64_t process, in
     job_numbers.clear();
     for (const auto& [key, text] : instant.texts) job_texts[key.text()] = text.text();
     for (const auto& [key, number] : instant.numbers) job_numbers[key.text()] = number;
+    steps_count_from_0_ = JobNumber(kTraceStepsCountFrom) != kFirstStepNumber;
   } else if (name == kTraceRankEvent) {
     const auto number = [&instant](const char* key) {
       const auto found = instant.numbers.find(key);

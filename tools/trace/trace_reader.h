@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -133,6 +134,9 @@ class TraceReader {
     auto at = job_numbers.find(name);
     return at == job_numbers.end() ? 0 : at->second;
   }
+  // Returns the step of an act, from 0 on as everywhere in the code (runtime/trace/trace_names.h):
+  // all readers of a step ask here. None: the slice has no step, or one that no run has.
+  std::optional<int64_t> StepOf(const TraceSlice& slice) const;
 
  private:
   using Texts = std::unordered_map<uint64_t, SharedText>;
@@ -165,6 +169,7 @@ class TraceReader {
   std::map<uint64_t, uint64_t> parent_of_;  // track -> process
   std::map<uint64_t, OpenSlice> open_;      // by track
   std::unordered_set<std::string> shared_;  // texts of slices, each once; they do not move
+  bool steps_count_from_0_ = true;          // those of files of earlier versions do
   int64_t kept_bytes_ = 0, kept_bytes_max_ = 0;
 };
 

@@ -48,6 +48,7 @@ Window SteadyWindow(const TraceReader& reader, TraceReport* report) {
   if (window.times.steps.empty()) return window;
   window.first = window.times.FirstSteady();
   report->first_step = window.times.steps[window.first].step;
+  if (window.first > 0) report->left_out_step = window.times.steps[window.first - 1].step;
   report->last_step = window.times.steps.back().step;
   return window;
 }
@@ -495,10 +496,15 @@ std::string OverviewText(const TraceReport& report) {
   if (report.window_ns > 0) {
     steps =
         absl::StrCat(report.first_step == report.last_step
-                         ? absl::StrCat("step ", report.first_step)
-                         : absl::StrCat("steps ", report.first_step, " to ", report.last_step, ", ",
+                         ? absl::StrCat("step ", NumberOfStep(report.first_step))
+                         : absl::StrCat("steps ", NumberOfStep(report.first_step), " to ",
+                                        NumberOfStep(report.last_step), ", ",
                                         MillisecondsText(static_cast<double>(report.window_ns))),
                      ", ", MillisecondsText(report.step_ns), " per step");
+    if (report.left_out_step.has_value()) {
+      absl::StrAppend(&steps, "; step ", NumberOfStep(*report.left_out_step),
+                      ", the first in the trace, is left out: it fills pipelines and caches");
+    }
   }
   AppendLine(
       absl::StrCat("plan ", report.plan_id, ": ", Counted(devices, "device"), ", ",

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,13 +70,14 @@ struct TraceReport {
   int64_t stages_in_a_row = 1;  // on the longest way of a micro-batch; in a chain, all stages
   int64_t virtual_stages = 1;   // parts on each stage
   int64_t micro_batches = 1;
-  int64_t first_step = 0;  // of the steady window
+  int64_t first_step = 0;  // index, of the steady window
   int64_t last_step = 0;
-  int64_t window_ns = 0;               // the sum of these steps
-  double step_ns = 0;                  // mean over the steady window
-  std::vector<DeviceReport> devices;   // by rank and queue
-  std::vector<WaitReport> waits;       // worst first
-  std::vector<ExposedReport> exposed;  // worst first
+  std::optional<int64_t> left_out_step;  // the whole step before the window; none: there is none
+  int64_t window_ns = 0;                 // the sum of these steps
+  double step_ns = 0;                    // mean over the steady window
+  std::vector<DeviceReport> devices;     // by rank and queue
+  std::vector<WaitReport> waits;         // worst first
+  std::vector<ExposedReport> exposed;    // worst first
   // 1 - the share of the time in which a device works on any queue, mean over devices.
   double bubble = 0;
   // The formula of the schedule gives the bubble of even stages without waits. 0 and empty: there

@@ -1,6 +1,7 @@
 // Goes from a simulated run to the trace file and its report. Virtual time makes every number
 // exact.
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -22,6 +23,7 @@
 #include "gtest/gtest.h"
 #include "proto/trace.pb.h"
 #include "runtime/trace/trace_names.h"
+#include "tools/trace/trace_reader.h"
 #include "tools/trace/trace_report.h"
 
 namespace weir::trace {
@@ -318,6 +320,60 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
        report->waits) {  // all holders are known, also those of the other session
     EXPECT_THAT(wait.holder, ::testing::StartsWith("actor '"));
   }
+}
+
+TEST(TraceTest, StepsCountFromOneInTheFileAndInTheReport) {
+  std::unique_ptr<actors::Session> session = SimulatedPipeline({}, 0);
+  ASSERT_EQ(session->RunSteps(4), absl::OkStatus());
+  std::stringstream file;
+  ASSERT_EQ(session->WriteTrace(file, {}), absl::OkStatus());
+  TraceReader reader;
+  ASSERT_EQ(reader.Read(file.str()), absl::OkStatus());
+  EXPECT_EQ(reader.JobNumber("first step"), 1);
+  std::set<int64_t> numbers, indices;
+  for (const auto& [track, process] : reader.processes) {
+    for (const TraceSlice& slice : process.slices) {
+      if (slice.category != "act") continue;
+      numbers.insert(slice.numbers.find("step")->second);
+      indices.insert(reader.StepOf(slice).value_or(-1));
+    }
+  }
+  EXPECT_THAT(numbers, ::testing::ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(indices, ::testing::ElementsAre(0, 1, 2, 3));
+  const TraceReport report = MakeTraceReport(reader);
+  EXPECT_EQ(report.left_out_step, 0);
+  std::string text = OverviewText(report);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  EXPECT_THAT(text, HasSubstr("steps 2 to 4, "));
+  EXPECT_THAT(text, HasSubstr("; step 1, the first in the trace, is left out"));
+}
+
+TEST(TraceTest, EachNumberOfAStepConvertsBack) {
+  EXPECT_EQ(NumberOfStep(0), 1);
+  EXPECT_EQ(IndexOfStep(30), 29);
+  EXPECT_EQ(IndexOfStep(0), -1);  // of no step
+  for (int64_t any : {INT64_MIN, INT64_MIN + 1, int64_t{-1}, int64_t{0}, int64_t{7}, INT64_MAX}) {
+    EXPECT_EQ(NumberOfStep(IndexOfStep(any)), any);
+    EXPECT_EQ(IndexOfStep(NumberOfStep(any)), any);
+  }
+}
+
+// Steps of files of earlier versions count from 0, and no annotation of the job says otherwise.
+TEST(TraceTest, AFileWhoseStepsCountFromZeroIsReadAsItWasMeant) {
+  std::unique_ptr<actors::Session> session = SimulatedPipeline({}, 0);
+  ASSERT_EQ(session->RunSteps(4), absl::OkStatus());
+  std::stringstream file;
+  ASSERT_EQ(session->WriteTrace(file, {}), absl::OkStatus());
+  std::string old = file.str();
+  const size_t at = old.find("steps count from");
+  ASSERT_NE(at, std::string::npos);
+  old[at] = 'S';
+  const absl::StatusOr<TraceReport> report = ReadTraceReport(old);
+  ASSERT_TRUE(report.ok()) << report.status();
+  // The numbers 1 to 4 of the file are indices now, and the report shows each as one more.
+  EXPECT_EQ(report->left_out_step, 1);
+  EXPECT_EQ(report->last_step, 4);
+  EXPECT_THAT(OverviewText(*report), HasSubstr("steps 3 to 5, "));
 }
 
 TEST(TraceTest, TimesAreThoseOfTheJobsClock) {

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/trace/trace_names.h"
 #include "tools/trace/recorded_run.h"
 #include "tools/trace/replay.h"
 #include "tools/trace/report_text.h"
@@ -136,8 +137,9 @@ void AppendOutliers(const WhySlow& why, std::string* text) {
         absl::StrFormat(
             "step %d is an outlier: it took %s, %.0f times the median of %s. What follows is "
             "of the other steps; --step %d shows its path",
-            outlier.step, MillisecondsText(outlier.ns), outlier.ns / why.median_step_ns,
-            MillisecondsText(why.median_step_ns), outlier.step),
+            NumberOfStep(outlier.step), MillisecondsText(outlier.ns),
+            outlier.ns / why.median_step_ns, MillisecondsText(why.median_step_ns),
+            NumberOfStep(outlier.step)),
         2, text);
   }
   if (why.outliers.size() > kOutliersNamed)
@@ -146,14 +148,15 @@ void AppendOutliers(const WhySlow& why, std::string* text) {
 
 void AppendPath(const CriticalPath& path, size_t rows_max, std::string* text) {
   *text += "\n";
-  AppendLine(absl::StrCat("critical path of ",
-                          path.first_step == path.last_step
-                              ? absl::StrCat("step ", path.first_step)
-                              : absl::StrCat("a step, mean of steps ", path.first_step, " to ",
-                                             path.last_step,
-                                             path.left_out.empty() ? "" : " without outliers"),
-                          ": what held the job at each moment of ", MillisecondsText(path.step_ns)),
-             2, text);
+  AppendLine(
+      absl::StrCat("critical path of ",
+                   path.first_step == path.last_step
+                       ? absl::StrCat("step ", NumberOfStep(path.first_step))
+                       : absl::StrCat("a step, mean of steps ", NumberOfStep(path.first_step),
+                                      " to ", NumberOfStep(path.last_step),
+                                      path.left_out.empty() ? "" : " without outliers"),
+                   ": what held the job at each moment of ", MillisecondsText(path.step_ns)),
+      2, text);
   const std::vector<Line> lines = LinesOf(path);
   double left_out = 0;
   size_t num_left_out = 0;
@@ -424,10 +427,11 @@ absl::StatusOr<WhySlow> FindWhySlow(const RecordedRun& run, const WhySlowOptions
   int64_t first = std::min(run.first_step + 1, run.last_step), last = run.last_step;
   if (options.step.has_value()) {
     if (*options.step < run.first_step || *options.step > run.last_step) {
-      return Rejected({"W0534", absl::StrCat("--step ", *options.step),
-                       absl::StrCat("a step from ", run.first_step, " to ", run.last_step,
-                                    ", which the trace holds in full"),
-                       absl::StrCat(*options.step), ""});
+      const int64_t asked = NumberOfStep(*options.step);
+      return Rejected({"W0534", absl::StrCat("--step ", asked),
+                       absl::StrCat("a step from ", NumberOfStep(run.first_step), " to ",
+                                    NumberOfStep(run.last_step), ", which the trace holds in full"),
+                       absl::StrCat(asked), ""});
     }
     first = last = *options.step;
   }

@@ -28,7 +28,8 @@
 namespace weir::trace {
 
 struct WhySlowOptions {
-  std::optional<int64_t> step;  // the step of the path; none: all but the first and the outliers
+  // The index of the step of the path; none: all but the first and the outliers.
+  std::optional<int64_t> step;
   // The changes to try (what_if.h); empty: the changes that the record suggests.
   std::vector<std::string> what_ifs;
   // Is told what FindWhySlow does next: "replays the run". May be null.

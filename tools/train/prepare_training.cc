@@ -388,8 +388,8 @@ class Preparation {
     const std::optional<int64_t> step = FindEarlierRun(path, prepared_.first_step);
     if (!step.has_value()) return;
     prepared_.warnings.push_back(
-        absl::StrCat(path, " holds a checkpoint of step ", *step, ", and this run begins at step ",
-                     prepared_.first_step,
+        absl::StrCat(path, " holds a checkpoint of step ", *step,
+                     ", and this run begins with step ", prepared_.first_step + 1,
                      ". A checkpoint of this run with fewer steps replaces the file, which "
                      "is then kept as ",
                      path, ".before. To go on from the file: --resume ", path));
@@ -399,8 +399,8 @@ class Preparation {
     const std::vector<int64_t> steps = store::CommittedSteps(path);
     if (steps.empty() || steps.back() <= prepared_.first_step) return;
     prepared_.warnings.push_back(absl::StrCat(
-        path, " holds checkpoints up to step ", steps.back(), ", and this run begins at step ",
-        prepared_.first_step,
+        path, " holds checkpoints up to step ", steps.back(), ", and this run begins with step ",
+        prepared_.first_step + 1,
         ". `latest` will name those of this run, and a checkpoint of this run replaces that of the "
         "same step",
         options_.resume.empty() ? absl::StrCat(". To go on from the latest: --resume ", path)

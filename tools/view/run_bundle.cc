@@ -171,7 +171,7 @@ class BundleBuilder {
       begin[i] = static_cast<double>(act.start - begin_);
       ns[i] = static_cast<float>(act.end - act.start);
       actor[i] = static_cast<uint32_t>(act.actor.value());
-      step[i] = static_cast<int32_t>(act.step);
+      step[i] = static_cast<int32_t>(trace::NumberOfStep(act.step));
       micro_batch[i] = static_cast<int32_t>(of.MicroBatchOf(act.number));
       chunk[i] = static_cast<int32_t>(of.ActInStep(act.number) % of.chunks);
       if (act.wait == RecordedAct::Wait::kNone) continue;
@@ -337,7 +337,7 @@ class BundleBuilder {
   Json Steps() const {
     Json steps = Json::array();
     for (const trace::StepTime& step : run_.times.steps) {
-      steps.push_back({{"step", step.step},
+      steps.push_back({{"step", trace::NumberOfStep(step.step)},
                        {"begin_ns", step.begin - begin_},
                        {"end_ns", step.end - begin_},
                        {"first_of_run", step.place == trace::StepTime::Place::kFirstOfRun}});

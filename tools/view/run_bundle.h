@@ -15,7 +15,8 @@
 //   ranks, queues     [{rank, name}], [{rank: place in ranks, name}]; those of ranks that the trace
 //                     lacks come last, have `missing`, and have no acts. A rank that stands for
 //                     others has stands_for: {ranks: how many, itself included, text: which}
-//   steps             [{step, begin_ns, end_ns, first_of_run}]; empty if no step is whole
+//   steps             [{step (from 1 on, as in the report), begin_ns, end_ns, first_of_run}]; empty
+//                     if no step is whole
 //   open_acts         of a run that did not end whole (tools/trace/last_state.h), what each rank
 //                     had not done: [{queue, since_ns, waits, text}]
 //   failures          of such a run, as its trace marks them: [{at_ns, text, queue}]; queue is the
@@ -24,9 +25,9 @@
 // All times are in ns from the first event of the trace. Columns, by the thing that they describe:
 //
 //   queue_first_act       places of acts; the acts of a queue follow one another by their begin
-//   act_*                 begin, ns (its length), actor, step, micro_batch, chunk, wait (0 none,
-//                         1 input, 2 credit), wait_ns before the act, waited_register, cause (the
-//                         act that ended the wait); -1: none
+//   act_*                 begin, ns (its length), actor, step (from 1 on), micro_batch, chunk, wait
+//                         (0 none, 1 input, 2 credit), wait_ns before the act, waited_register,
+//                         cause (the act that ended the wait); -1: none
 //   actor_*               name, function, phase, rank, queue, planned_ns
 //   register_*            name, family, bytes (of a slot), slots, producer, crosses_ranks,
 //                         other_rank (the number of the rank at the other end, as the reader knows

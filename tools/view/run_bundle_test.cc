@@ -136,7 +136,7 @@ TEST(RunBundleTest, HoldsEachActWithItsTimeItsWaitAndWhatEndedTheWait) {
   // Rank 0 makes x at 0 and 35 us, for 10 us; rank 1 reads it from 15 and 50 us on, for 20 us.
   EXPECT_THAT(bundle.Column<double>("act_begin"), ElementsAre(0, 35e3, 15e3, 50e3));
   EXPECT_THAT(bundle.Column<float>("act_ns"), ElementsAre(10e3, 10e3, 20e3, 20e3));
-  EXPECT_THAT(bundle.Column<int32_t>("act_step"), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(bundle.Column<int32_t>("act_step"), ElementsAre(1, 2, 1, 2));
   EXPECT_THAT(bundle.Column<uint8_t>("act_wait"), ElementsAre(2, 2, 1, 1));
   EXPECT_THAT(bundle.Column<float>("act_wait_ns"), ElementsAre(0, 25e3, 15e3, 15e3));
   // The second x waits for the slot that the first read gives up; each read waits for its x.
@@ -145,6 +145,7 @@ TEST(RunBundleTest, HoldsEachActWithItsTimeItsWaitAndWhatEndedTheWait) {
   EXPECT_THAT(bundle.Column<double>("register_waited_input_ns"), ElementsAre(30e3));
   EXPECT_THAT(bundle.Column<int32_t>("register_most"), ElementsAre(1));
   EXPECT_THAT(bundle.Column<double>("change_at"), ElementsAre(0, 70e3));
+  EXPECT_EQ(bundle.object()["steps"][1]["step"], 2);
   EXPECT_EQ(bundle.object()["steps"][1]["begin_ns"], 35 * kMicrosecond);
   EXPECT_EQ(bundle.object()["report"]["why_slow"]["parts"].size(), 9u);
 }

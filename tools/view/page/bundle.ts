@@ -183,6 +183,7 @@ export interface Report {
   micro_batches: number;
   first_step: number;
   last_step: number;
+  left_out_step?: number; // the step before these, which fills pipelines and caches; absent: none is left out
   window_ns: number;
   step_ns: number;
   bubble: number;

@@ -1,7 +1,7 @@
 // The verdict: where the time of a step goes, and what would make it shorter.
 
 import { h } from "preact";
-import { Part, WhySlow } from "./bundle";
+import { Part, Report, WhySlow } from "./bundle";
 import { PARTS } from "./colours";
 import { Ending } from "./ending";
 import { Bar, Table, Term } from "./ui";
@@ -86,7 +86,7 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
         </ol>
       )}
       <p class="note">
-        {stepsText(report.first_step, report.last_step)}, of {report.devices.length}{" "}
+        {stepsText(report)}, of {report.devices.length}{" "}
         <Term word="device">{report.devices.length === 1 ? "device" : "devices"}</Term>{report.by_symmetry &&
           `, which stand for ${count(report.ranks)}`}. {why.outliers.length > 0 && (
           <span>Left out as outliers: {why.outliers.map((o, i) => [i > 0 && ", ",
@@ -160,9 +160,10 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
   );
 }
 
-// Returns "Mean of steps 2 to 19".
-function stepsText(first: number, last: number): string {
-  return first === last ? `This is step ${first} alone` : `Mean of steps ${first} to ${last}`;
+// Returns "Mean of steps 2 to 20 (step 1, the first in the trace, is left out: it fills pipelines and caches)".
+function stepsText({ first_step: first, last_step: last, left_out_step: left }: Report): string {
+  return (first === last ? `This is step ${first} alone` : `Mean of steps ${first} to ${last}`) +
+    (left === undefined ? "" : ` (step ${left}, the first in the trace, is left out: it fills pipelines and caches)`);
 }
 
 // Returns "0, 1, 2, 3 and 4 more".
