@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_join.h"
+#include "ops/defs/meant_ops.h"
 #include "ops/defs/op_def.h"
 #include "ops/defs/reference.h"
 #include "ops/defs/type_text.h"
@@ -117,6 +118,10 @@ TEST(TypeText, ErrorsNameTheFlawAndTheNearestChoice) {
               AllOf(HasSubstr("W0312"), HasSubstr("Try: sequence")));
   EXPECT_THAT(message("f23[batch]"), AllOf(HasSubstr("W0311"), HasSubstr("Try: f32[batch]")));
   EXPECT_THAT(message("f32[batch"), HasSubstr("\"]\""));
+  EXPECT_THAT(message("f32(batch, hidden)"), HasSubstr("Try: f32[batch, hidden]."));
+  EXPECT_THAT(message("F32 {batch, hidden}"), HasSubstr("Try: f32[batch, hidden]."));
+  EXPECT_THAT(message("long(batch"), HasSubstr("Try: i32[batch]."));
+  EXPECT_THAT(message("[batch]"), HasSubstr("Try: f32[batch]."));
   EXPECT_THAT(message("f32[batch,,hidden]"), HasSubstr("W0311"));
   EXPECT_THAT(message("f32[batch,]"), HasSubstr("W0311"));
   EXPECT_THAT(message("f32[x=]"), HasSubstr("W0311"));
@@ -126,6 +131,42 @@ TEST(TypeText, ErrorsNameTheFlawAndTheNearestChoice) {
   EXPECT_THAT(message("f32[x=9999999999999999999999]"), HasSubstr("W0313"));
   EXPECT_THAT(message("f32[x=4611686018427387904, y=4]"), HasSubstr("W0313"));
   EXPECT_THAT(message("f32[heads=4]"), AllOf(HasSubstr("W0314"), HasSubstr("heads=4/1")));
+}
+
+TEST(TypeText, AnElementTypeOfAnotherLibraryHasItsPlaceTaker) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> meant = {
+      {"i32", {"int64", "int32", "i64", "long", "int", "u8", "torch.int64"}},
+      {"f32", {"float32", "float", "double", "f64", "torch.float32"}},
+      {"bf16", {"half", "float16", "bfloat16"}},
+      {"bool", {"boolean", "torch.bool"}}};
+  for (const auto& [type, foreign] : meant) {
+    for (const std::string& name : foreign) {
+      EXPECT_THAT(std::string(ParseType(name + "[batch]", Table()).status().message()),
+                  AllOf(HasSubstr("W0311"), HasSubstr("Try: " + type + "[batch].")))
+          << name;
+    }
+  }
+}
+
+TEST(Schema, AnOpOfAnotherLibraryIsAnOpOfWeir) {
+  std::vector<std::string> names = OpRegistry::Names();
+  for (const auto& [foreign, ops] : ForeignOps()) {
+    EXPECT_EQ(OpRegistry::Find(foreign), nullptr) << foreign;
+    for (const std::string& op : ops) {
+      const OpDef* def = OpRegistry::Find(op);
+      ASSERT_NE(def, nullptr) << op;
+      EXPECT_FALSE(def->schema.internal) << op;
+    }
+  }
+  EXPECT_EQ(MeantOps("linear", names), "matmul");
+  EXPECT_EQ(MeantOps("nn.LayerNorm", names), "layer_norm");
+  EXPECT_EQ(MeantOps("ReLU", names), "relu");
+  EXPECT_EQ(MeantOps("CrossEntropyLoss", names), "softmax_cross_entropy");
+  EXPECT_EQ(MeantOps("F.scaled_dot_product_attention", names), "attention");
+  EXPECT_EQ(MeantOps("mse_loss", names), "sub, square and reduce_mean");
+  EXPECT_EQ(MeantOps("matmull", names), "matmul");
+  EXPECT_EQ(MeantOps("_", names), "");
+  EXPECT_EQ(MeantOps("torch.", names), "");
 }
 
 TEST(Schema, AnUnknownOpNamesTheOpsThatHaveTheWordForAPart) {
@@ -203,6 +244,9 @@ TEST(Infer, ErrorsNameTheOperandAndBothShapes) {
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"},
                         {{"activation", std::string("geelu")}}),
               AllOf(HasSubstr("W0310"), HasSubstr("Try: activation: \"gelu\"")));
+  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"},
+                        {{"activation", std::string("ReLU")}}),
+              HasSubstr("Try: activation: \"relu\""));
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"},
                         {{"activation", std::string("tanh")}}),
               AllOf(HasSubstr("W0310"), HasSubstr("one of none, relu, gelu, gelu_exact, silu"),

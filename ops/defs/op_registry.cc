@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ops/defs/meant_ops.h"
 #include "ops/defs/op_def.h"
-#include "runtime/base/name_parts.h"
 #include "runtime/base/status.h"
 
 namespace weir::ops {
@@ -195,7 +195,7 @@ absl::StatusOr<const OpDef*> OpRegistry::FindForUser(const std::string& name,
     if (!other_def.schema.internal) names.push_back(other);
   }
   names.push_back("call");
-  const std::string nearest = SuggestedNames(name, names);
+  const std::string nearest = MeantOps(name, names);
   return Rejected({"W0301", where,
                    def == nullptr ? "an op (`weir ops` lists them)"
                                   : "an op that graphs may use (`weir ops` lists them)",

@@ -1,5 +1,6 @@
 #include "ops/defs/operand_check.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -131,7 +132,7 @@ absl::Status CheckChoice(const std::string& attr, const std::string& value,
   for (const std::string& choice : choices) {
     if (choice == value) return absl::OkStatus();
   }
-  std::string nearest = Nearest(value, choices);
+  std::string nearest = Nearest(absl::AsciiStrToLower(value), choices);  // "ReLU" is relu
   return Rejected({"W0310", "", absl::StrCat(attr, " to be one of ", absl::StrJoin(choices, ", ")),
                    absl::StrCat("\"", value, "\""),
                    nearest.empty() ? "" : absl::StrCat(attr, ": \"", nearest, "\"")});

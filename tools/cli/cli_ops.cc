@@ -5,8 +5,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
+#include "ops/defs/meant_ops.h"
 #include "ops/defs/op_def.h"
-#include "runtime/base/name_parts.h"
 #include "runtime/base/status.h"
 #include "tools/cli/cli_verbs.h"
 
@@ -131,7 +131,7 @@ absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
   if (!arguments.name.empty()) {
     const ops::OpDef* def = ops::OpRegistry::Find(arguments.name);
     if (def == nullptr) {
-      const std::string nearest = SuggestedNames(arguments.name, names);
+      const std::string nearest = ops::MeantOps(arguments.name, names);
       return Rejected({"W0009", "weir ops", "the name of an op", arguments.name,
                        nearest.empty() ? "weir ops" : nearest});
     }

@@ -614,6 +614,7 @@ TEST(CliTest, OpsListsAndExplainsOps) {
       EXPECT_EQ(attr["default"], true);
     }
   }
+  EXPECT_THAT(Weir({"ops", "linear"}).err, HasSubstr("Try: matmul."));
   Outcome unknown = Weir({"ops", "atention"});
   EXPECT_EQ(unknown.code, 65);
   EXPECT_THAT(unknown.err, HasSubstr("Try: attention"));
