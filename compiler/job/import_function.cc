@@ -1,11 +1,13 @@
 #include "compiler/job/import_function.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ops/defs/at_positions.h"
 #include "ops/defs/type_text.h"
+#include "runtime/base/name_parts.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -95,19 +97,48 @@ absl::Status UnknownTensorToKeep(const std::string& name, const std::vector<std:
                    absl::StrCat("\"", name, "\""), Nearest(name, known)});
 }
 
+absl::Status UnknownTensor(const std::string& name, const std::vector<std::string>& known,
+                           const std::string& where, const std::string& expected,
+                           const std::string& otherwise) {
+  const std::string found = absl::StrCat("\"", name, "\"");
+  if (const std::vector<std::string> parts = GluedNames(name, known); !parts.empty()) {
+    return Rejected({"W0407", where, expected,
+                     found + ", which is several names without commas between them",
+                     absl::StrCat("[\"", absl::StrJoin(parts, "\", \""), "\"]")});
+  }
+  const std::string near = Nearest(name, known);
+  return Rejected(
+      {"W0407", where, expected, found, near.empty() ? otherwise : absl::StrCat("\"", near, "\"")});
+}
+
 std::string FunctionWhere(const std::string& function) {
   return absl::StrCat("function ", function);
 }
 
 absl::StatusOr<const weir::proto::Function*> CalledFunction(const GraphFunctions& functions,
                                                             const weir::proto::Node& node,
+                                                            const std::string& caller,
                                                             const std::string& where) {
   const auto it = functions.find(node.function());
   if (it != functions.end()) return it->second;
+  // A function that calls the caller would be a recursion.
   std::vector<std::string> names;
-  for (const auto& [name, function] : functions) names.push_back(name);
+  for (const auto& [name, function] : functions) {
+    const bool calls = std::any_of(function->node().begin(), function->node().end(),
+                                   [&](const proto::Node& other) {
+                                     return other.op() == "call" && other.function() == caller;
+                                   });
+    if (name != caller && !calls) names.push_back(name);
+  }
+  std::string meant = Nearest(node.function(), names);
+  if (meant.empty() && names.size() == 1) meant = names[0];
+  constexpr size_t kNamesMax = 16;
   return Rejected({"W0418", where, "`function` to name a function of the graph",
-                   absl::StrCat("\"", node.function(), "\""), Nearest(node.function(), names)});
+                   node.function().empty() ? "none" : absl::StrCat("\"", node.function(), "\""),
+                   !meant.empty() ? absl::StrCat("function: \"", meant, "\"")
+                   : names.empty() || names.size() > kNamesMax
+                       ? ""
+                       : "one of " + absl::StrJoin(names, ", ")});
 }
 
 absl::StatusOr<int64_t> RoundsOf(const weir::proto::Node& node, const std::string& where) {
@@ -245,15 +276,17 @@ absl::Status FunctionImporter::AddOp(const weir::proto::Node& node, int index, S
   out.rng_key = KeyOf(out.name.data(), out.name.size());
   out.rng_key = MixKey(out.rng_key, KeyOf(graph_function_.data(), graph_function_.size()));
   WEIR_ASSIGN_OR_RETURN(out.attrs, ImportAttributes(node.attr(), where));
-  int num_outputs = node.output().empty() ? 1 : node.output_size();
-  WEIR_RETURN_IF_ERROR(
-      ops::CheckSchema(def->schema, node.input_size(), num_outputs, &out.attrs, where));
+  // A forgotten comma makes two inputs one, so the names are looked up before the inputs are
+  // counted.
   std::vector<sbp::TensorType> types;
   for (const std::string& input : node.input()) {
     WEIR_ASSIGN_OR_RETURN(ops::ValueId value, Lookup(input, where, *scope));
     out.inputs.push_back(value);
     types.push_back(function_.values[value].type);
   }
+  int num_outputs = node.output().empty() ? 1 : node.output_size();
+  WEIR_RETURN_IF_ERROR(
+      ops::CheckSchema(def->schema, node.input_size(), num_outputs, &out.attrs, where));
   absl::StatusOr<std::vector<sbp::TensorType>> inferred = def->infer({out.attrs, types, dims_});
   if (!inferred.ok()) return At(where, inferred.status());
   for (int i = 0; i < num_outputs; ++i) {
@@ -309,7 +342,7 @@ absl::Status FunctionImporter::Inline(const weir::proto::Node& node, Scope* scop
   const std::string call = node.name().empty() ? node.function() : node.name();
   const std::string where = absl::StrCat(FunctionWhere(scope->function), ", call ", call);
   WEIR_ASSIGN_OR_RETURN(const weir::proto::Function* called,
-                        CalledFunction(functions_, node, where));
+                        CalledFunction(functions_, node, scope->function, where));
   if (std::find(inlined_.begin(), inlined_.end(), called->name()) != inlined_.end()) {
     return Rejected({"W0419", where, "calls without recursion",
                      absl::StrCat(absl::StrJoin(inlined_, " calls "), " calls ", called->name()),
@@ -327,7 +360,6 @@ absl::Status FunctionImporter::Inline(const weir::proto::Node& node, Scope* scop
                      "it in `input` or `shared` of the calls"});
   }
   WEIR_ASSIGN_OR_RETURN(const int64_t rounds, RoundsOf(node, where));
-  WEIR_RETURN_IF_ERROR(CheckRounds(node, rounds, *called, where));
   std::vector<ops::ValueId> carried, shared;
   for (const std::string& input : node.input()) {
     WEIR_ASSIGN_OR_RETURN(carried.emplace_back(), Lookup(input, where, *scope));
@@ -335,6 +367,7 @@ absl::Status FunctionImporter::Inline(const weir::proto::Node& node, Scope* scop
   for (const std::string& input : node.shared()) {
     WEIR_ASSIGN_OR_RETURN(shared.emplace_back(), Lookup(input, where, *scope));
   }
+  WEIR_RETURN_IF_ERROR(CheckRounds(node, rounds, *called, where));
   inlined_.push_back(called->name());
   for (int64_t round = 0; round < rounds; ++round) {
     std::vector<ops::ValueId> inputs = carried;
@@ -395,12 +428,11 @@ absl::StatusOr<ops::ValueId> FunctionImporter::Lookup(const std::string& name,
                                                       const Scope& scope) const {
   auto it = scope.names.find(name);
   if (it != scope.names.end()) return it->second;
-  std::string near = Nearest(name, NamesOf(scope.names));
-  return Rejected(
-      {"W0407", where, "a tensor defined before this point", absl::StrCat("\"", name, "\""),
-       near.empty() ? "tensors must be defined above their use; a graph has no cycles (loops are "
-                      "delays, which parameters have by nature)"
-                    : absl::StrCat("\"", near, "\"")});
+  std::vector<std::string> known = NamesOf(scope.names);
+  if (&scope == &scope_) known.insert(known.end(), suggested_.begin(), suggested_.end());
+  return UnknownTensor(name, known, where, "a tensor defined before this point",
+                       "tensors must be defined above their use; a graph has no cycles (loops are "
+                       "delays, which parameters have by nature)");
 }
 
 absl::Status FunctionImporter::Keep(const std::vector<std::string>& names, Extent extent,

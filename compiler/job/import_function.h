@@ -42,12 +42,19 @@ std::string FunctionWhere(const std::string& function);
 absl::Status UnknownTensorToKeep(const std::string& name, const std::vector<std::string>& known,
                                  const std::string& where);
 
+// Returns the error about `name`, which is none of the tensors `known` (W0407). `otherwise` is the
+// advice if no known name is near.
+absl::Status UnknownTensor(const std::string& name, const std::vector<std::string>& known,
+                           const std::string& where, const std::string& expected,
+                           const std::string& otherwise = "");
+
 // The functions of a graph by name.
 using GraphFunctions = std::map<std::string, const weir::proto::Function*>;
 
-// Returns the function that `node`, a call at `where`, names.
+// Returns the function that `node`, a call in function `caller` at `where`, names.
 absl::StatusOr<const weir::proto::Function*> CalledFunction(const GraphFunctions& functions,
                                                             const weir::proto::Node& node,
+                                                            const std::string& caller,
                                                             const std::string& where);
 
 // Returns how often a call at `where` runs its function.
@@ -71,6 +78,9 @@ class FunctionImporter {
   // holds the nodes. The arguments must outlive the importer.
   FunctionImporter(const Dims& dims, const GraphFunctions& functions, std::string graph_function,
                    std::string name);
+
+  // Errors may also suggest `names`, which the nodes cannot read here.
+  void Suggest(std::vector<std::string> names) { suggested_ = std::move(names); }
 
   absl::Status AddInput(const std::string& name, const InputType& type);
   // The parameter gets a weight of its own in each call.
@@ -124,6 +134,7 @@ class FunctionImporter {
   std::string graph_function_;
   Function function_;
   Scope scope_;
+  std::vector<std::string> suggested_;
   std::set<std::string> defined_;     // names with prefixes
   std::vector<std::string> inlined_;  // functions whose calls are being inlined, outermost first
 };

@@ -37,6 +37,7 @@ class GraphImporter {
   std::vector<std::string> MainNames() const {
     std::vector<std::string> names(reserved_.begin(), reserved_.end());
     for (const auto& [name, id] : main_names_) names.push_back(name);
+    for (const auto& [name, parameter] : main_parameters_) names.push_back(name);
     return names;
   }
 
@@ -178,8 +179,7 @@ class GraphImporter {
       auto it = main_names_.find(output);
       std::string where = absl::StrCat(FunctionWhere(main.name()), ", output ", output);
       if (it == main_names_.end()) {
-        return Rejected({"W0407", where, "a tensor of main", absl::StrCat("\"", output, "\""),
-                         Nearest(output, MainNames())});
+        return UnknownTensor(output, MainNames(), where, "a tensor of main");
       }
       const ModelValue& value = model.values[it->second];
       if (!value.type.dims.empty() || value.type.dtype != DType::kF32 || value.call < 0) {
@@ -216,8 +216,7 @@ class GraphImporter {
       const std::string of_output = absl::StrCat(where, ", output ", output);
       const auto found = main_names_.find(output);
       if (found == main_names_.end()) {
-        return Rejected({"W0407", of_output, "a tensor of main", absl::StrCat("\"", output, "\""),
-                         Nearest(output, MainNames())});
+        return UnknownTensor(output, MainNames(), of_output, "a tensor of main");
       }
       if (module_.model.values[found->second].call < 0) {
         return Rejected({"W0618", of_output, "a tensor that a node of main computes",
@@ -240,6 +239,7 @@ class GraphImporter {
     FunctionImporter importer(dims_, by_name_, main.name(), name);
     ModelCall call;
     call.name = name;
+    importer.Suggest(MainNames());
     std::set<std::string> wanted;
     for (int i = begin; i < end; ++i)
       wanted.insert(main.node(i).input().begin(), main.node(i).input().end());
@@ -337,8 +337,7 @@ class GraphImporter {
       used_parameters_.insert(name);
       return Given{name, -1, it->second.weight};
     }
-    return Rejected({"W0407", where, "a tensor defined before this point",
-                     absl::StrCat("\"", name, "\""), Nearest(name, MainNames())});
+    return UnknownTensor(name, MainNames(), where, "a tensor defined before this point");
   }
 
   // Returns the model function for calls of `graph` with such inputs, which is compiled at its
@@ -411,7 +410,7 @@ class GraphImporter {
     if (node.function() == job_.graph().main()) {
       return Rejected({"W0419", where, "calls without recursion", "main calls itself", ""});
     }
-    return CalledFunction(by_name_, node, where);
+    return CalledFunction(by_name_, node, job_.graph().main(), where);
   }
 
   absl::Status ImportCall(const weir::proto::Node& node) {
@@ -425,7 +424,6 @@ class GraphImporter {
                        absl::StrCat("at most ", kCallsMax, " calls in main, repetitions counted"),
                        absl::StrCat(first + rounds), "more layers to a function"});
     }
-    WEIR_RETURN_IF_ERROR(CheckRounds(node, rounds, *graph, where));
     if (!calls_.emplace(name, CallNode{graph->name(), first, rounds}).second) {
       return Rejected({"W0424", where, "each call name once", absl::StrCat("\"", name, "\" again"),
                        "name: \"...\""});
@@ -437,6 +435,7 @@ class GraphImporter {
     for (const std::string& input : node.shared()) {
       WEIR_ASSIGN_OR_RETURN(shared.emplace_back(), Find(input, where));
     }
+    WEIR_RETURN_IF_ERROR(CheckRounds(node, rounds, *graph, where));
     const std::vector<std::string> outputs = OutputsOf(node);
     for (int64_t round = 0; round < rounds; ++round) {
       std::vector<Given> inputs = carried;

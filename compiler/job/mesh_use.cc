@@ -41,6 +41,33 @@ std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
   return {names.begin(), names.end()};
 }
 
+// Returns whether jobs often give an axis this name, so that it is no misspelling of another.
+bool IsUsualAxis(const std::string& name) {
+  static const auto* const kUsual =
+      new std::set<std::string>{"dp", "tp", "pp", "sp", "cp", "ep", "fsdp"};
+  return kUsual->count(name) > 0;
+}
+
+// Returns the advice if the axis `name` of the mesh and one of `others`, of which rules speak, are
+// probably one axis with one of the names misspelt; "" if they are not.
+std::string MisspeltAxis(const LogicalPlan& plan, const std::string& name,
+                         const std::vector<std::string>& others, int64_t size) {
+  std::vector<std::string> candidates;
+  for (const std::string& other : others) {
+    if (!IsUsualAxis(name) || !IsUsualAxis(other)) candidates.push_back(other);
+  }
+  const std::string near = Nearest(name, candidates);
+  if (near.empty()) return "";
+  if (!IsUsualAxis(name))
+    return absl::StrCat(near, "=", size, ", as rules of the job name the axis ", near, ", or ");
+  for (const proto::Rule& rule : plan.job->rule()) {
+    if (rule.axis() == near)
+      return absl::StrCat("rule { dim: \"", rule.dim(), "\" axis: \"", name,
+                          "\" }, as the mesh has no axis ", near, ", or ");
+  }
+  return "";
+}
+
 // Returns the dimension of the model that a rule for `axis` could name, or "" if there is none.
 // Each dimension of an input or of a parameter is split by such a rule. The first dimensions of
 // inputs come first, since they are mostly those of a batch, and dimensions that no rule names come
@@ -156,6 +183,8 @@ absl::Status CheckMeshUse(const LogicalPlan& plan) {
     std::string hint = "leave out the axis";
     if (const std::string dim = DimToSplit(plan, axis); !dim.empty())
       hint = absl::StrCat("rule { dim: \"", dim, "\" axis: \"", name, "\" }, or ", hint);
+    const std::string misspelt = MisspeltAxis(plan, name, others, plan.stage_mesh.size(axis));
+    if (!misspelt.empty()) hint = absl::StrCat(misspelt, "leave out the axis");
     return Rejected(
         {"W0920", absl::StrCat("mesh axis ", name), "an axis that splits some tensor of the job",
          absl::StrCat("none that is split over ", name, ", so that its ",

@@ -59,6 +59,17 @@ TEST(MeshUse, AnAxisThatNoRuleSplitsAnythingOverIsRefusedWithTheAxesOfTheRules) 
                                     HasSubstr("speak of tp.")));
 }
 
+TEST(MeshUse, AMisspeltNameOfAnAxisIsAdvisedFirst) {
+  const std::string rules = "rule { dim: 'rows' axis: 'dp' } rule { dim: 'heads' axis: ";
+  EXPECT_THAT(Refusal(*PlanOf({{"ddp", 2}}, rules + "'tp' }")),
+              HasSubstr("Try: dp=2, as rules of the job name the axis dp, or leave out the axis"));
+  EXPECT_THAT(Refusal(*PlanOf({{"tp", 2}}, rules + "'tb' }")),
+              HasSubstr("Try: rule { dim: \"heads\" axis: \"tp\" }, as the mesh has no axis tb, or "
+                        "leave out the axis"));
+  EXPECT_THAT(Refusal(*PlanOf({{"sp", 2}}, rules + "'tp' }")), HasSubstr("Try: rule {"))
+      << "sp and tp are different axes";
+}
+
 TEST(MeshUse, TheRuleThatIsAdvisedWorksForTheJob) {
   for (const char* rules :
        {"", "rule { dim: 'rows' axis: 'tp' }", "rule { dim: 'rows' axis: 'dp' }"}) {

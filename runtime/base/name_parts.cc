@@ -31,6 +31,33 @@ std::vector<std::string> NamesLike(const std::string& word, const std::vector<st
   return found;
 }
 
+std::vector<std::string> GluedNames(const std::string& word,
+                                    const std::vector<std::string>& names) {
+  if (word.size() > kNearestWordMax) return {};
+  // The last of the fewest names that make the first `end` characters, and how many there are.
+  struct Made {
+    const std::string* last = nullptr;
+    size_t count = 0;
+  };
+  std::vector<Made> made(word.size() + 1);
+  for (size_t end = 1; end <= word.size(); ++end) {
+    for (const std::string& name : names) {
+      if (name.empty() || name.size() > end) continue;
+      const size_t begin = end - name.size();
+      const Made& before = made[begin];
+      if ((begin > 0 && before.last == nullptr) || word.compare(begin, name.size(), name) != 0)
+        continue;
+      if (made[end].last == nullptr || before.count + 1 < made[end].count)
+        made[end] = {&name, before.count + 1};
+    }
+  }
+  if (made[word.size()].count < 2) return {};
+  std::vector<std::string> parts;
+  for (size_t end = word.size(); end > 0; end -= parts.front().size())
+    parts.insert(parts.begin(), *made[end].last);
+  return parts;
+}
+
 std::string SuggestedNames(const std::string& word, const std::vector<std::string>& names) {
   if (word.size() > kNearestWordMax) return "";
   std::vector<std::string> found = NamesWithPart(word, names);

@@ -20,6 +20,11 @@ std::vector<std::string> NamesWithPart(const std::string& word,
 // kNamePartMin characters do not count.
 std::vector<std::string> NamesLike(const std::string& word, const std::vector<std::string>& names);
 
+// Returns the names of `names` that make `word` when they stand one after the other without a
+// space, as few as possible: two or more, or none. Protobuf reads the list ["a" "b"], whose commas
+// are forgotten, as the one name "ab".
+std::vector<std::string> GluedNames(const std::string& word, const std::vector<std::string>& names);
+
 // Returns what somebody who wrote `word` probably meant: "reduce_mean", "one of layer_norm,
 // rms_norm", or "". Whole parts come first, then letters (Nearest) if more than half of the letters
 // agree, then NamesLike.

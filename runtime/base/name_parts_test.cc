@@ -25,6 +25,17 @@ TEST(NamePartsTest, AWholePartOfANameFindsIt) {
   EXPECT_THAT(NamesWithPart("_", Names()), IsEmpty());
 }
 
+TEST(NamePartsTest, NamesWithoutCommasBetweenAreFound) {
+  const std::vector<std::string> names = {"must", "crush", "crush_b", "_b", "mu", "st"};
+  EXPECT_THAT(GluedNames("mustcrushcrush_b", names), ElementsAre("must", "crush", "crush_b"));
+  EXPECT_THAT(GluedNames("mustmust", names), ElementsAre("must", "must"));
+  EXPECT_THAT(GluedNames("must", names), IsEmpty());
+  EXPECT_THAT(GluedNames("mustx", names), IsEmpty());
+  EXPECT_THAT(GluedNames("xmust", names), IsEmpty());
+  EXPECT_THAT(GluedNames("", names), IsEmpty());
+  EXPECT_THAT(GluedNames("aa", {""}), IsEmpty());
+}
+
 TEST(NamePartsTest, LettersInANameOrANameInTheWordAreASecondChoice) {
   EXPECT_THAT(NamesLike("entrop", Names()), ElementsAre("softmax_cross_entropy"));
   EXPECT_THAT(NamesLike("softmax", Names()), ElementsAre("softmax", "softmax_cross_entropy"));
