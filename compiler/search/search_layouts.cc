@@ -476,9 +476,12 @@ std::vector<ChoiceTakenBack> ChoicesOf(const proto::Job& found, const proto::Job
     SetRules(without, take_back(absl::StrCat("rules of ", axis.name())));
   }
   const proto::Training &had = before.training(), &has = found.training();
-  if (has.micro_batches() != had.micro_batches()) {
-    take_back(absl::StrCat(has.micro_batches(), " micro-batches instead of ",
-                           std::max<int64_t>(1, had.micro_batches())))
+  // 0 micro-batches are 1.
+  const int64_t batches = std::max<int64_t>(1, has.micro_batches()),
+                batches_before = std::max<int64_t>(1, had.micro_batches());
+  if (batches != batches_before) {
+    take_back(absl::StrCat(batches, batches == 1 ? " micro-batch" : " micro-batches",
+                           " instead of ", batches_before))
         ->mutable_training()
         ->set_micro_batches(had.micro_batches());
   }

@@ -3,8 +3,8 @@
   python3 -m tests.bench.search_table [--weir PROGRAM] [--small | --models]
 
 A row has the step of Megatron's rules (the batch over dp, the inner dimensions over the other axes), of the best rules
-that people write by hand, and of the rules found, as `weir search` predicts them; and the processor time of the search.
-The cell of the rules by hand is empty if they are those found, or Megatron's.
+that people usually write, and of the rules found, as `weir search` predicts them; and the processor time of the search.
+The cell of the usual rules is empty if they are those found, or Megatron's.
 For small models a row also has the least step of all lists of rules with at most two dimensions on an axis, each
 predicted by `weir sim`. Settings are those of the job. Nothing here is a test.
 
@@ -121,7 +121,7 @@ def row_of(weir, case, folder):
         dim, axis = rule.split(" -> ")
         rules.setdefault(axis.removesuffix(" (activations)"), []).append(dim + ("*" if "activations" in axis else ""))
     rules = "; ".join(f"{axis} {', '.join(dims)}" for axis, dims in rules.items())
-    return [case.name, case.mesh, text_of(step_of(found, "present")), text_of(step_of(found, "by hand")),
+    return [case.name, case.mesh, text_of(step_of(found, "present")), text_of(step_of(found, "usual")),
             text_of(best["step_seconds"]), text_of(least), rules, f"{seconds:.1f}"]
 
 
@@ -132,7 +132,7 @@ def main():
     parser.add_argument("--models", action="store_true", help="the models of tests/models in place of large ones")
     arguments = parser.parse_args()
     cases = [Case(name, "", mesh, job=job) for name, job in MODELS.items() for mesh in MESHES]
-    print("| model | mesh | Megatron's rules | best by hand | found | best of all | rules found | seconds |")
+    print("| model | mesh | Megatron's rules | best of the usual | found | best of all | rules found | seconds |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for case in cases if arguments.models else CASES:

@@ -128,8 +128,11 @@ class Screen {
       Row(absl::StrFormat("%3.0f %%  %9s  %s of %s%s", 100 * boxing.bytes / sum,
                           BytesText(boxing.bytes), boxing.method, boxing.name,
                           boxing.times > 1 ? absl::StrCat(", ", boxing.times, " times") : ""));
-      Row(absl::StrCat("                  ", boxing.layouts,
-                       boxing.cause.empty() ? "" : absl::StrCat("; why: ", boxing.cause)));
+      const std::string stages = boxing.stages.empty() ? "" : absl::StrCat(", ", boxing.stages);
+      const std::string why =
+          boxing.cause.empty() && !stages.empty() ? "another stage reads it" : boxing.cause;
+      Row(absl::StrCat("                  ", boxing.layouts, stages,
+                       why.empty() ? "" : absl::StrCat("; why: ", why)));
     }
   }
 

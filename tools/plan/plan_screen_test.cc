@@ -290,6 +290,11 @@ TEST(PlanScreenTest, ARuleThatCostsMoreThanItBringsIsNamed) {
   EXPECT_LE(LinesOf(screen).size(), static_cast<size_t>(kScreenLines)) << screen;
 }
 
+TEST(PlanScreenTest, AMoveBetweenStagesSaysWhyItIsThere) {
+  EXPECT_THAT(PlanOf(GptOn("pp=2")).screen,
+              HasSubstr("[] -> [], stage 0 -> 1; why: another stage reads it\n"));
+}
+
 TEST(PlanScreenTest, BoxingsThatDifferInTheLayerAloneAreOne) {
   const Planned planned = PlanOf(GptOn("dp=2,tp=2"));
   const absl::StatusOr<std::vector<BoxingCost>> costs = CostsOfBoxings(*planned.plan);

@@ -24,7 +24,7 @@ sbp::Mesh MeshOf(const proto::Job& job) {
 
 std::string NameOf(const RankedLayouts& row, size_t place) {
   if (row.row == RankedLayouts::Row::kPresent) return "present";
-  if (row.row == RankedLayouts::Row::kKnown) return "by hand";
+  if (row.row == RankedLayouts::Row::kKnown) return "usual";
   return absl::StrCat("found ", place);
 }
 
@@ -124,6 +124,13 @@ std::string SearchScreen(const RankedSearch& search, const proto::Job& job) {
                                TimeText(row.step_ns), Name(row.source), BytesText(row.device_bytes),
                                SettingsText(row.found.job), row.fits ? "" : "; DOES NOT FIT"));
   }
+  if (const RankedLayouts* usual = search.Find(RankedLayouts::Row::kKnown); usual != nullptr) {
+    absl::StrAppend(
+        &text, "\n",
+        Wrapped(absl::StrCat("usual     the best of the rules that people usually write: ",
+                             usual->found.name),
+                kLabel));
+  }
   const RankedLayouts& first = search.rows[0];
   const RankedLayouts& present = *search.Find(RankedLayouts::Row::kPresent);
   absl::StrAppend(&text, "\n", RulesText(present.found.rules, mesh, "present"));
@@ -155,7 +162,7 @@ std::string SearchJson(const RankedSearch& search) {
   for (const RankedLayouts& row : search.rows) {
     nlohmann::ordered_json entry;
     entry["name"] = row.row == RankedLayouts::Row::kPresent ? "present"
-                    : row.row == RankedLayouts::Row::kKnown ? "by hand"
+                    : row.row == RankedLayouts::Row::kKnown ? "usual"
                                                             : "found";
     entry["step_seconds"] = row.step_ns * 1e-9;
     entry["step_source"] = Name(row.source);

@@ -1,5 +1,5 @@
 // Searches for jobs of the zoo on given clusters, and holds the results to virtual runs, to the
-// rules that people write by hand, and to trials of all rules of small models.
+// rules that people usually write, and to trials of all rules of small models.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -358,7 +358,22 @@ TEST(RankLayouts, TheScreenFitsAndTheWrittenJobHasThePredictedStep) {
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(screen, '\n')))
     EXPECT_LE(line.size(), static_cast<size_t>(kSearchColumns)) << line;
   EXPECT_THAT(screen, HasSubstr("present"));
+  const RankedLayouts* usual = ranked->Find(RankedLayouts::Row::kKnown);
+  ASSERT_NE(usual, nullptr);
+  EXPECT_THAT(screen,
+              HasSubstr("\nusual     the best of the rules that people usually write: dp "));
   EXPECT_EQ(SimulatedNs(ranked->rows[0].found.job, costs), ranked->rows[0].step_ns);
+}
+
+TEST(SearchLayouts, NoMicroBatchesAndOneAreTheSameChoice) {
+  proto::Job before = Llama("dp=2,tp=2", 8, 128, 512), found = before;
+  before.mutable_training()->clear_micro_batches();
+  found.mutable_training()->set_micro_batches(1);
+  EXPECT_EQ(compiler::ChoicesOf(found, before).size(), 0u);
+  found.mutable_training()->set_micro_batches(4);
+  const auto choices = compiler::ChoicesOf(found, before);
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].choice, "4 micro-batches instead of 1");
 }
 
 TEST(RankLayouts, TooLittleMemoryNamesWhatWouldDo) {

@@ -15,7 +15,7 @@
 namespace weir::search {
 namespace {
 
-// Rules that are predicted, besides the best by hand.
+// Rules that are predicted, besides the best of the usual.
 constexpr int kRulesPredicted = 3;
 
 struct Bound {
@@ -107,8 +107,8 @@ absl::StatusOr<std::optional<SettledRules>> SettleRules(const sim::JobCosts& cos
   SettledRules settled;
   settled.hints = static_cast<size_t>(job->rule_size());
   settled.mesh = MeshOf(*job);
-  if (const RankedLayouts* by_hand = ranked.Find(RankedLayouts::Row::kKnown); by_hand != nullptr)
-    settled.by_hand = *by_hand;
+  if (const RankedLayouts* usual = ranked.Find(RankedLayouts::Row::kKnown); usual != nullptr)
+    settled.usual = *usual;
   settled.best = std::move(ranked.rows[0]);
   *job = settled.best.found.job;
   return settled;
@@ -124,14 +124,14 @@ std::string SettledText(const SettledRules& settled) {
   const RankedLayouts& best = settled.best;
   const std::string text = absl::StrCat("rules found: ", absl::StrJoin(axes, "; "), "; a step of ",
                                         TimeText(best.step_ns), " (", Name(best.source), ")");
-  if (!settled.by_hand.has_value()) return text;
-  const RankedLayouts& by_hand = *settled.by_hand;
+  if (!settled.usual.has_value()) return text;
+  const RankedLayouts& usual = *settled.usual;
   if (best.row == RankedLayouts::Row::kKnown)
-    return absl::StrCat(text, ", the best rules by hand (", by_hand.found.name, ")");
-  const std::string known = absl::StrCat("the best rules by hand (", by_hand.found.name, ")");
-  if (!by_hand.fits) return absl::StrCat(text, "; ", known, " do not fit the memory");
-  if (by_hand.source != best.source || by_hand.step_ns <= 0) return text;
-  const double share = (1 - best.step_ns / by_hand.step_ns) * 100;
+    return absl::StrCat(text, ", the best of the usual rules (", usual.found.name, ")");
+  const std::string known = absl::StrCat("the best of the usual rules (", usual.found.name, ")");
+  if (!usual.fits) return absl::StrCat(text, "; ", known, " do not fit the memory");
+  if (usual.source != best.source || usual.step_ns <= 0) return text;
+  const double share = (1 - best.step_ns / usual.step_ns) * 100;
   if (share < 0.05) return absl::StrCat(text, ", as long as with ", known);
   return absl::StrCat(text, absl::StrFormat(", %.1f %% less than with ", share), known);
 }

@@ -31,8 +31,8 @@ enum class MachineMemory : uint8_t {
 
 struct SettledRules {
   RankedLayouts best;
-  std::optional<RankedLayouts> by_hand;  // the best rules that people write by hand
-  size_t hints = 0;                      // rules of the job, which come first in the result
+  std::optional<RankedLayouts> usual;  // the best rules that people usually write
+  size_t hints = 0;                    // rules of the job, which come first in the result
   sbp::Mesh mesh;
 };
 
@@ -49,7 +49,7 @@ absl::StatusOr<std::optional<SettledRules>> SettleRules(const sim::JobCosts& cos
                                                         MachineMemory machine, proto::Job* job);
 
 // Returns a line for people: "rules found: dp batch; tp heads > ffn; a step of 13.8 ms (simulated),
-// 12.1 % less than the best rules by hand (dp data, tp tensor)".
+// 12.1 % less than with the best of the usual rules (dp data, tp tensor)".
 std::string SettledText(const SettledRules& settled);
 
 // Returns the rules as the text of a job file, one line each, to paste into a job instead of

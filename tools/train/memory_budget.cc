@@ -276,6 +276,12 @@ std::string LargestTensors(const compiler::LogicalPlan& plan, RankId rank) {
   return absl::StrCat(", the largest: ", absl::StrJoin(tensors, ", "));
 }
 
+// Returns " (19.0 KiB of it for evaluation)", or "" if no evaluation stands beside the training.
+std::string EvaluationText(const MemoryNeed& need) {
+  if (need.beside_bytes <= 0) return "";
+  return absl::StrCat(" (", Text(static_cast<double>(need.beside_bytes)), " of it for evaluation)");
+}
+
 }  // namespace
 
 MemoryBudget BudgetOf(const proto::Job& job) {
@@ -351,10 +357,7 @@ absl::Status CheckNeed(const compiler::LogicalPlan& plan, Beside beside, const M
                        const MemoryBudget& budget) {
   if (Fits(need, budget)) return absl::OkStatus();
   const std::string remedies = absl::StrJoin(Remedies(plan, beside, need, budget), "; ");
-  const std::string evaluation =
-      need.beside_bytes > 0 ? absl::StrCat(" (", Text(static_cast<double>(need.beside_bytes)),
-                                           " of it for evaluation)")
-                            : "";
+  const std::string evaluation = EvaluationText(need);
   const std::string largest = LargestTensors(plan, need.rank);
   if (!FitsDevice(need, budget)) {
     return Rejected(
@@ -397,11 +400,7 @@ absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_
 
 std::string NeedText(const compiler::LogicalPlan& plan, const MemoryNeed& need,
                      const MemoryBudget& budget) {
-  const std::string evaluation =
-      need.beside_bytes > 0
-          ? absl::StrCat(", including ", Text(static_cast<double>(need.beside_bytes)),
-                         " for evaluation")
-          : "";
+  const std::string evaluation = EvaluationText(need);
   const bool several = plan.mesh.num_ranks() > 1;
   std::string text = Fits(need, budget) ? "fits: " : "DOES NOT FIT: ";
   if (several)
