@@ -58,12 +58,14 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginGrowth() {
   const std::vector<WorkerId> returning = WorkersAway();
   if (returning.empty() || !may_recover_.load())
     return absl::FailedPreconditionError("no worker of the job can come back");
+  anew_ = returning;
   absl::Status started;
   LetWatcherDo([&] { started = StartReturning(returning); });
   WEIR_RETURN_IF_ERROR(started);
   const absl::Status come = WaitForHellos();
   if (!absl::IsDeadlineExceeded(come)) {
     WEIR_RETURN_IF_ERROR(come);
+    anew_.clear();
     return returning;
   }
   const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();

@@ -58,8 +58,6 @@ class RunCheckpoints {
   std::string base_path() const;
   // Returns the path of the checkpoint of `step`.
   std::string PathOf(int64_t step) const;
-  // Returns whether a checkpoint has begun whose outcome Look has not taken.
-  bool is_under_way() const { return begun_step_ >= 0; }
   // Returns whether the time between two checkpoints has passed (--checkpoint-every 60s).
   bool IsDueByTime() const;
 

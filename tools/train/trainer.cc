@@ -267,9 +267,9 @@ class Trainer {
     if (options_.may_grow == nullptr || updates_.delay > 0 || recovered_.has_value())
       return absl::OkStatus();
     grows_ = grows_ || options_.may_grow();
-    if (!grows_ || Interrupted() || checkpoints_.is_under_way() || !updates_.IsBetweenUpdates(done))
-      return absl::OkStatus();
+    if (!grows_ || Interrupted() || !updates_.IsBetweenUpdates(done)) return absl::OkStatus();
     grows_ = false;
+    checkpoints_.Await();
     const absl::Status ready = runner_->PrepareToGrow();
     if (RanksAreGone(ready)) return ready;
     if (ready.ok()) return BringBack(Mesh::kGrows, options_.larger_job());

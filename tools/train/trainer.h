@@ -95,8 +95,9 @@ struct TrainOptions {
   // fewer replicas, because lost processes do not come back. The job stays as it is until the next
   // call. Null, or returns null: the job stays, and lost processes start anew.
   std::function<const proto::Job*()> smaller_job;
-  // Called between steps, right after an update, when no checkpoint is being written. Returns
-  // whether the mesh is to grow now, because lost processes can start again. Null: it never grows.
+  // Called between steps. Returns whether the mesh is to grow, because lost processes can start
+  // again: then it grows right after the next update, once a checkpoint that is being written is
+  // complete. Null: it never grows.
   std::function<bool()> may_grow;
   // Returns the job with which the run then goes on, which has more replicas; not null if may_grow
   // is not. The job stays as it is until the next call.
