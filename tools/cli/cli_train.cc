@@ -210,7 +210,7 @@ bool GoesOn(int64_t steps_done, const ShrinkJob& shrink, Failures* failures, Ong
   failures->refusal = is_replaced ? ""
                                   : failures->policy.Note({who, report.what, report.where,
                                                            steps_done, report.time_ns / 1'000'000});
-  const bool is_changing = failures->smaller.has_value();
+  const bool is_changing = failures->changed.has_value();
   const std::string who_replaces =
       WhoReplaces(run->fleet->ForeseeReplacement(), shrink, failures, run);
   if (who_replaces.empty()) return false;
