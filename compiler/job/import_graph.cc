@@ -1,5 +1,6 @@
 #include "compiler/job/import_graph.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -616,6 +617,21 @@ absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDimTable(const proto
   return dims;
 }
 
+namespace {
+
+// Returns "2 or 4": the divisors of `size` just below and just above `count`, which is none.
+std::string DivisorsNear(int64_t size, int64_t count) {
+  constexpr int64_t kTriesMax = 1'000'000;
+  int64_t below = std::min(size, count);
+  while (size % below != 0) --below;
+  for (int64_t above = count + 1; above <= std::min(size, count + kTriesMax); ++above) {
+    if (size % above == 0) return absl::StrCat(below, " or ", above);
+  }
+  return absl::StrCat(below);
+}
+
+}  // namespace
+
 absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDims(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(Dims dims, ImportDimTable(job));
   int64_t micro_batches = job.training().micro_batches();
@@ -632,7 +648,8 @@ absl::StatusOr<std::map<std::string, sbp::TensorDim>> ImportDims(const proto::Jo
           {"W0435", "training.micro_batches",
            absl::StrCat("a number that divides dimension \"", batch, "\""),
            absl::StrCat(it->second.size, " rows over ", micro_batches, " micro-batches"),
-           "change training.micro_batches or the size of the dimension"});
+           absl::StrCat(DivisorsNear(it->second.size, micro_batches),
+                        " micro-batches, or another size of the dimension")});
     }
     it->second.size /= micro_batches;
   }

@@ -63,8 +63,8 @@ absl::Status OutOfRange(const FeedRequest& request, const StoredArray& array, in
        absl::StrCat(value),
        value < 0 ? absl::StrCat("ignore_index: ", value,
                                 " on the operations that read the input, if the value marks what "
-                                "does not count")
-                 : "give that dimension a larger size"});
+                                "does not count; else correct the data")
+                 : "correct the data, or give that dimension a larger size"});
 }
 
 // Returns what to do about an array whose elements are not of the type of the input.
@@ -84,6 +84,13 @@ std::string ElementHint(const FeedRequest& request, const StoredArray& array, bo
 }
 
 // Returns what to do about an array whose samples are not of the shape of the input.
+// Returns the sizes that an array for an input must have: "samples, 28, 28".
+std::vector<std::string> WantedShape(const FeedRequest& request) {
+  std::vector<std::string> sizes = {"samples"};
+  for (size_t d = 1; d < request.shape.size(); ++d) sizes.push_back(absl::StrCat(request.shape[d]));
+  return sizes;
+}
+
 std::string ShapeHint(const FeedRequest& request, const StoredArray& array) {
   const Shape wanted(request.shape.begin() + 1, request.shape.end());
   if (NumElements(wanted) == NumElements(SampleShape(array))) {
@@ -133,8 +140,10 @@ class ArrayDataset final : public Dataset {
       if (fits_shape && converts) continue;
       return Rejected(
           {"W0792", absl::StrCat("input ", request.input, " of main, from ", array.place()),
-           absl::StrCat(Name(request.dtype), weir::ToText(request.shape),
-                        ", by the type of the input"),
+           request.shape.empty()
+               ? absl::StrCat(Name(request.dtype), "[], by the type of the input")
+               : absl::StrCat(Name(request.dtype), "[", absl::StrJoin(WantedShape(request), ", "),
+                              "], by the type of the input, with any number of samples"),
            absl::StrCat(array.TypeText(), scale.has_value() ? " with a scale" : ""),
            fits_shape ? ElementHint(request, array, scale.has_value())
                       : (request.shape.empty() ? "let the input begin with a dimension of samples"
@@ -353,9 +362,10 @@ absl::StatusOr<Part> OpenPart(const ArrayDataOptions& options, size_t p, bool is
   if (options.use == DataUse::kInOrder) return part;  // nothing to train on
   part.train = part.samples - held;
   if (part.train == 0 && !is_held_out) {
-    return Rejected({"W0794", part.path, "at least one sample to train on",
-                     absl::StrCat("none of ", part.samples),
-                     part.samples == 0 ? "save arrays with samples" : "hold out a smaller share"});
+    return Rejected(
+        {"W0794", part.path, "at least one sample to train on",
+         absl::StrCat("none of ", part.samples),
+         part.samples == 0 ? "save arrays with samples" : "a smaller data.arrays.held_out"});
   }
   return part;
 }
@@ -409,13 +419,17 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenArrayDataset(const ArrayDataOptions
   if (options.use == DataUse::kTrain && train < options.batch) {
     return Rejected({"W0794", parts[0].path,
                      absl::StrCat("at least one batch of ", options.batch, " samples to train on"),
-                     absl::StrCat(train), "use a smaller batch, or hold out a smaller share"});
+                     absl::StrCat(train),
+                     "use a smaller batch, or a smaller data.arrays.held_out"});
   }
   if ((options.held_out > 0 || num_held_out > 0) && held < options.batch) {
     return Rejected({"W0794", parts[num_held_out > 0 ? num_train : 0].path,
                      absl::StrCat("at least one batch of ", options.batch, " held-out samples"),
                      absl::StrCat(held),
-                     "hold out a larger share, or 0 for no evaluation, or use a smaller batch"});
+                     num_held_out > 0
+                         ? "name more samples in `held_out_path`, or use a smaller batch"
+                         : "set data.arrays.held_out to a larger share, or to 0 for no "
+                           "evaluation, or use a smaller batch"});
   }
   return std::unique_ptr<Dataset>(std::make_unique<ArrayDataset>(std::move(parts), options));
 }

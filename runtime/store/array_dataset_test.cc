@@ -291,7 +291,10 @@ TEST(ArrayDataset, TypesAndShapesAreComparedWithTheInput) {
   } refused[] = {
       {Request("image", DType::kF32, {2, 4}), "scale { name: \"image\" by: 0.00392156862745098 }"},
       {Request("image", DType::kI32, {2, 2, 2}), "save the array with .reshape(-1, 2, 2)"},
-      {Request("image", DType::kI32, {2, 5}), "found u8[2, 4]"},
+      {Request("image", DType::kI32, {2, 5}),
+       "expected i32[samples, 5], by the type of the input, with any number of samples; found "
+       "u8[2, "
+       "4]"},
       {Request("real", DType::kI32, {2}), "astype(\"int32\")"},
       {Request("real", DType::kBool, {2}), "astype(\"bool\")"},
       {Request("row", DType::kI32, {1, 8}), "data { tokens { path"},
@@ -323,7 +326,8 @@ TEST(ArrayDataset, ValuesOutOfRangeAreNamedWithTheirSample) {
                     HasSubstr("ignore_index: -100")));
   request.ignored = -100;
   EXPECT_THAT(Refusal(CheckRequest(**dataset, request)),
-              AllOf(HasSubstr("sample 1, element 0"), HasSubstr("found 7")));
+              AllOf(HasSubstr("sample 1, element 0"), HasSubstr("found 7"),
+                    HasSubstr("Try: correct the data, or give that dimension a larger size")));
   request.below = 8;
   EXPECT_TRUE(CheckRequest(**dataset, request).ok());
   EXPECT_THAT(Refusal(CheckRequest(**dataset, Request("mask", DType::kBool, {2, 3}))),
@@ -380,7 +384,7 @@ TEST(ArrayDataset, ContradictionsAreRefused) {
                 o->batch = 2;
                 o->held_out = 0.3;
               }),
-              HasSubstr("held-out samples"));
+              AllOf(HasSubstr("held-out samples"), HasSubstr("set data.arrays.held_out to")));
   EXPECT_THAT(changed([&](O* o) {
                 o->arrays.clear();
                 o->paths = {both, lacks};

@@ -51,7 +51,8 @@ class IdxDataset : public Dataset {
                                       labels ? ", label " : ", pixel ", i),
                          absl::StrCat("values below ", request.below, " for input ", request.input,
                                       ", ", request.reader),
-                         absl::StrCat(values[i]), "give that dimension a larger size"});
+                         absl::StrCat(values[i]),
+                         "correct the data, or give that dimension a larger size"});
       }
     }
     return absl::OkStatus();

@@ -241,10 +241,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenDataset(const TokenDataOptions
                       noun, "s"),
          absl::StrCat(held, " ", noun, "s", options.use == DataUse::kInOrder ? ", " : " held out, ",
                       held_windows, " windows"),
-         options.use == DataUse::kInOrder
-             ? "use a longer file or a shorter sequence"
-             : "hold out a larger share, or 0 for no evaluation, or use a smaller "
-               "batch"});
+         options.use == DataUse::kInOrder ? "use a longer file or a shorter sequence"
+         : options.held_out == 0
+             ? "longer files in data.tokens.held_out_path, or a smaller batch"
+             : absl::StrCat("set ", options.field,
+                            ".held_out (`--held-out` of weir zoo) to a larger share, or to 0 for "
+                            "no evaluation, or use a smaller batch")});
   }
   return std::unique_ptr<Dataset>(std::make_unique<TokenDataset>(std::move(files), options));
 }

@@ -203,7 +203,8 @@ TEST(TokenDataset, HeldOutFilesAreEvaluatedAfterTheHeldOutEnds) {
     EXPECT_LT(Window(**data, DataPart::kTrain, sample)[0], 29);
   options.held_out = 0;
   options.held_out_paths = {WriteTemporary("short", BytesOf(Count(0, 7)))};
-  EXPECT_THAT(std::string(OpenTokenDataset(options).status().message()), HasSubstr("W0054"));
+  EXPECT_THAT(std::string(OpenTokenDataset(options).status().message()),
+              AllOf(HasSubstr("W0054"), HasSubstr("longer files in data.tokens.held_out_path")));
 }
 
 TEST(TokenDataset, WeightsDealSamplesAndEachFileHasEpochsOfItsOwn) {
@@ -279,7 +280,8 @@ TEST(TokenDataset, RefusesOptionsThatCannotBe) {
   EXPECT_THAT(error(options), AllOf(HasSubstr("W0053"), HasSubstr("5 of the file's 5 tokens")));
   options = Options({path});
   options.held_out = 0.2;
-  EXPECT_THAT(error(options), AllOf(HasSubstr("W0054"), HasSubstr("8 tokens held out, 1 windows")));
+  EXPECT_THAT(error(options), AllOf(HasSubstr("W0054"), HasSubstr("8 tokens held out, 1 windows"),
+                                    HasSubstr("Try: set data.tokens.held_out (`--held-out`")));
 }
 
 }  // namespace

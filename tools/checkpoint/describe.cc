@@ -124,6 +124,11 @@ std::string SummaryText(const OpenTensors& opened) {
 
 absl::StatusOr<std::string> ListText(const std::string& directory) {
   const std::vector<int64_t> steps = store::CommittedSteps(directory);
+  if (std::error_code ignored;
+      steps.empty() && std::filesystem::is_regular_file(directory, ignored)) {
+    return Missing({"W0711", directory, "a folder with committed checkpoints", "a file",
+                    absl::StrCat("weir checkpoint show ", directory)});
+  }
   if (steps.empty()) {
     return Missing({"W0711", directory, "a folder with committed checkpoints", "none",
                     "the folder that a run was given as --checkpoint"});

@@ -696,6 +696,9 @@ TEST(CliTest, CheckpointsAreImportedListedCheckedAndConverted) {
   ASSERT_EQ(imported.code, 0) << imported.err;
   EXPECT_THAT(imported.out, HasSubstr("step-000000003: "));
   EXPECT_THAT(Weir({"checkpoint", "ls", run}).out, HasSubstr("latest"));
+  EXPECT_THAT(
+      Weir({"checkpoint", "ls", file}).err,
+      AllOf(HasSubstr("W0711"), HasSubstr("found a file"), HasSubstr("Try: weir checkpoint show")));
   EXPECT_THAT(Weir({"checkpoint", "show", run}).out, HasSubstr("F32"));
   EXPECT_THAT(Weir({"checkpoint", "verify", run}).out, HasSubstr("sound"));
   EXPECT_THAT(Weir({"checkpoint", "diff", run, file}).out, HasSubstr("equal"));
