@@ -503,7 +503,7 @@ std::string OverviewText(const TraceReport& report) {
                      ", ", MillisecondsText(report.step_ns), " per step");
     if (report.left_out_step.has_value()) {
       absl::StrAppend(&steps, "; step ", NumberOfStep(*report.left_out_step),
-                      ", the first in the trace, is left out: it fills pipelines and caches");
+                      ", the first whole one, is left out: it may fill pipelines and caches");
     }
   }
   AppendLine(

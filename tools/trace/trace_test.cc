@@ -345,7 +345,7 @@ TEST(TraceTest, StepsCountFromOneInTheFileAndInTheReport) {
   std::string text = OverviewText(report);
   std::replace(text.begin(), text.end(), '\n', ' ');
   EXPECT_THAT(text, HasSubstr("steps 2 to 4, "));
-  EXPECT_THAT(text, HasSubstr("; step 1, the first in the trace, is left out"));
+  EXPECT_THAT(text, HasSubstr("; step 1, the first whole one, is left out"));
 }
 
 TEST(TraceTest, EachNumberOfAStepConvertsBack) {

@@ -160,10 +160,10 @@ export function Verdict({ run, go }: ViewProps): JSX.Element {
   );
 }
 
-// Returns "Mean of steps 2 to 20 (step 1, the first in the trace, is left out: it fills pipelines and caches)".
+// Returns "Mean of steps 2 to 20 (step 1, the first whole one, is left out: it may fill pipelines and caches)".
 function stepsText({ first_step: first, last_step: last, left_out_step: left }: Report): string {
   return (first === last ? `This is step ${first} alone` : `Mean of steps ${first} to ${last}`) +
-    (left === undefined ? "" : ` (step ${left}, the first in the trace, is left out: it fills pipelines and caches)`);
+    (left === undefined ? "" : ` (step ${left}, the first whole one, is left out: it may fill pipelines and caches)`);
 }
 
 // Returns "0, 1, 2, 3 and 4 more".
