@@ -6,6 +6,7 @@ its equals is named while the job runs, and in the report of its trace.
 
 import json
 import os
+import random
 import signal
 import time
 import unittest
@@ -14,10 +15,10 @@ from tests.processes import weir_jobs
 
 NAMED_S = weir_jobs.LIMIT_S  # the longest time until a slow rank is named
 STEPS = 30
-STOPPED_S = 1.0  # a process stands still for so long in one step
-TRIES = 20  # to stop a process in a step, and not between two, while other programs do not disturb the steps beside it
+STOPPED_S = 1.0  # a process stands still for so long in one step, and for longer if its steps are long
+TRIES = 10  # to stop a process in a step, and not between two, while other programs do not disturb the steps beside it
 NEAR = 0.05  # of a step, between its time in the metrics and in the trace
-LONGER = 3  # times as long as a step beside it is a step that stood still
+LONGER = 2  # times as long as a step beside it is a step that stood still
 
 
 class Trace(weir_jobs.JobCase):
@@ -131,8 +132,10 @@ class Trace(weir_jobs.JobCase):
                                "--checkpoint-every", "1")
         weir_jobs.until("the fifth step", lambda: os.path.exists(self.place.path("metrics.jsonl"))
                         and len(self.seconds_of_steps()) >= 5)
+        longest = max(list(self.seconds_of_steps().values())[1:])
+        time.sleep(random.random() * longest)
         os.kill(job.starter.pid, signal.SIGSTOP)
-        time.sleep(STOPPED_S)
+        time.sleep(max(STOPPED_S, 2 * LONGER * longest))
         os.kill(job.starter.pid, signal.SIGCONT)
         self.assertEqual(job.wait().code, 0)
         return self.seconds_of_steps()
