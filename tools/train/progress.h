@@ -27,6 +27,11 @@ class Progress {
   void Show(const live::LiveStep& step);
   // A line that stays, such as an evaluation or a warning.
   void Say(const std::string& line);
+  // A line that stays, below the last redrawn line, which may be of an earlier step.
+  void SayLast(const std::string& line) {
+    Finish();
+    Say(line);
+  }
   // Leaves the redrawn line on the screen.
   void Finish() { console_->EndStatus(); }
 

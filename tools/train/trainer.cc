@@ -217,8 +217,7 @@ class Trainer {
     TellRecovered(/*has_step=*/false);
     result_.interrupted = result_.steps_done < steps && !stops();
     if (!result_.interrupted || result_.steps_here == 0) return absl::OkStatus();
-    progress_.Finish();  // the redrawn line is of an earlier step, and would come back below
-    progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
+    progress_.SayLast(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
     return replicas_->Look(result_.steps_done, true, runner_.get());
   }
 
