@@ -183,10 +183,10 @@ TEST_F(NothingIsLostTest, OnATerminalAnInterruptIsTheLastLine) {
   std::ostringstream screen;
   console::Console console(console::Console::Style::kTerminal, &screen);
   options_.console = &console;
-  trouble_.interrupt_at = 3;
+  trouble_.interrupt_at = 1;
   EXPECT_TRUE(Run(SmallJob()).interrupted);
   const std::string text = screen.str();
-  const size_t at = text.find("interrupted after step 3 of 12\n");
+  const size_t at = text.find("interrupted after step 1 of 12\n");
   ASSERT_NE(at, std::string::npos) << text;
   EXPECT_NE(text.find("step 1/12"), std::string::npos) << text;
   EXPECT_EQ(text.find("/12", at), std::string::npos)
