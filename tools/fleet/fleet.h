@@ -261,6 +261,7 @@ class Fleet {
   void FailToCome(WorkerId worker, const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for the workers of a new epoch. kUnavailable as soon as the process of one has ended.
   absl::Status WaitForHellos() ABSL_LOCKS_EXCLUDED(mutex_);
+  void AwaitWhoComes() ABSL_LOCKS_EXCLUDED(mutex_);
   void DoRequest() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The watching thread calls these.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tools/fleet/fleet.h"
@@ -299,6 +300,23 @@ absl::Status Fleet::WaitForHellos() {
                                                  " ended before it said hello"));
     }
     if (clock_.NowNs() >= end_ns) return come;
+  }
+}
+
+// Waits until each process of the job that runs has said hello, whoever else is lost meanwhile.
+void Fleet::AwaitWhoComes() {
+  const int64_t end_ns = clock_.NowNs() + kHelloLimitMs * 1'000'000;
+  for (bool some_come = true; some_come && clock_.NowNs() < end_ns;) {
+    some_come = false;
+    LetWatcherDo([&] {
+      const std::vector<WorkerId> running = supervisor_->running();
+      const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
+      for (const WorkerId worker : workers()) {
+        some_come |=
+            !health[worker].connected && std::count(running.begin(), running.end(), worker) > 0;
+      }
+    });
+    if (some_come) absl::SleepFor(absl::Milliseconds(kHelloLookMs));
   }
 }
 

@@ -63,6 +63,8 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginGrowth() {
   LetWatcherDo([&] { started = StartReturning(returning); });
   WEIR_RETURN_IF_ERROR(started);
   const absl::Status come = WaitForHellos();
+  // Another process may have been lost. The processes that still start are of use to the others.
+  if (absl::IsUnavailable(come)) AwaitWhoComes();
   if (!absl::IsDeadlineExceeded(come)) {
     WEIR_RETURN_IF_ERROR(come);
     anew_.clear();
