@@ -126,7 +126,7 @@ std::vector<std::string> Packets(const std::string& trace) {
   return packets;
 }
 
-// Returns the steps of the acts in a trace, in order.
+// Returns the numbers of the steps of the acts in a trace, in order.
 std::vector<int64_t> StepsOf(const std::string& trace) {
   std::map<uint64_t, std::string> names;
   std::vector<int64_t> steps;
@@ -171,12 +171,12 @@ TEST(KeptActsTest, ARecordThatIsNotCommittedIsNoPartOfTheTrace) {
   ASSERT_EQ(kept->Keep(Job(acts), {&acts}), absl::OkStatus());
   Do(0, 2, &acts);
   FillRecord(2, &acts.Next());  // the process is killed here
-  EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(7, 7));
+  EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(8, 8));
   // In a full ring, the next record takes the room of the oldest one.
   acts.Commit();
   Do(3, 8, &acts);
   acts.Next().step = -1;
-  EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(8, 8, 8));
+  EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(9, 9, 9));
 }
 
 TEST(KeptActsTest, RanksThatAreLoadedAnewReplaceTheOldOnes) {
@@ -190,11 +190,11 @@ TEST(KeptActsTest, RanksThatAreLoadedAnewReplaceTheOldOnes) {
   ASSERT_EQ(kept->Keep(Job(beside), {&beside}), absl::OkStatus());
   Do(6, 1, &beside);
   EXPECT_GT(memory.BackedBytes(), backed + (1 << 17));
-  EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(8));
+  EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(9));
   Do(3, 3, old.get());  // they may still work
   old.reset();
   EXPECT_LE(memory.BackedBytes(), backed) << "their memory is given back";
-  EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(8));
+  EXPECT_THAT(StepsOf(*TraceOfKept(memory.Bytes())), ElementsAre(9));
 }
 
 TEST(KeptActsTest, MemoryWithoutRanksHasNoTrace) {
