@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -343,7 +344,7 @@ TEST(TraceTest, StepsCountFromOneInTheFileAndInTheReport) {
   const TraceReport report = MakeTraceReport(reader);
   EXPECT_EQ(report.left_out_step, 0);
   std::string text = OverviewText(report);
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  absl::RemoveExtraAsciiWhitespace(&text);  // lines are wrapped
   EXPECT_THAT(text, HasSubstr("steps 2 to 4, "));
   EXPECT_THAT(text, HasSubstr("; step 1, the first whole one, is left out"));
 }
