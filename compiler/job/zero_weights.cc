@@ -24,7 +24,8 @@ std::string WeightsWithoutInit(const Module& module) {
   const size_t more = names.size() > kNamesMax ? names.size() - kNamesMax : 0;
   names.resize(names.size() - more);
   return absl::StrCat(
-      absl::StrJoin(names, ", "), more > 0 ? absl::StrCat(" and ", more, " more weights") : "",
+      absl::StrJoin(names, ", "),
+      more > 0 ? absl::StrCat(" and ", Plural(static_cast<int64_t>(more), "more weight")) : "",
       " have no `init` and begin as zeros, from which weights that multiply one another never "
       "change: write init { normal { std: 0.1 } } or name a file (--init); "
       "init { zeros: true } says that zeros are meant");

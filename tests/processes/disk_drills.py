@@ -84,17 +84,10 @@ class Drills:
         try:
             text = process.communicate(timeout=LIMIT_S)[0]
         except subprocess.TimeoutExpired:
-            self._kill_all()
+            self._place.kill_all()
             return None, process.communicate()[0]
         code = process.returncode
         return (code if code >= 0 else 128 - code), text
-
-    def _kill_all(self):
-        for pid in self._place.processes():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
     def _fault_of_what_is_left(self, form):
         """Resumes the job to its end. Returns what is wrong, or None."""
@@ -175,7 +168,7 @@ class Drills:
             if kills < KILLS_MAX:
                 time.sleep(self._chance.uniform(0.05, 1.0))
                 kills += 1
-                self._kill_all()
+                self._place.kill_all()
             code, text = self._end(process)
             if kills == KILLS_MAX and code not in (0, 137) or code is None or code in CRASHES:
                 break

@@ -151,11 +151,7 @@ class Job:
         return ended
 
     def end(self):
-        for pid in self._place.processes():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        self._place.kill_all()
         self.starter.wait()
         self._out.close()
         self._err.close()
@@ -185,9 +181,16 @@ class Place:
         name, _, value = self._marker.partition("=")
         self.environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": self.temporary, name: value}
 
-    def close(self):
+    def kill_all(self):
+        """Kills all processes of the jobs that were started here. The processes may end by themselves meanwhile."""
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def close(self):
+        self.kill_all()
         until("the end of all processes", lambda: not self.processes())
         shutil.rmtree(self._root)
 

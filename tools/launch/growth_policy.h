@@ -12,7 +12,8 @@ namespace weir::launch {
 
 struct GrowthLimits {
   int64_t after_ms = 60'000;  // from the loss to the first attempt; 0: the mesh never grows
-  // So many times in a row the places may be lost again within window_ms after they were filled.
+  // The places may be lost again this many times in a row, each time within window_ms after they
+  // were filled.
   int lost_again_max = 3;
   int64_t window_ms = int64_t{3600'000};
 };

@@ -24,7 +24,7 @@ using ::testing::Not;
 constexpr int64_t kSteps = 12;
 using Mesh = RecoveryOrder::Mesh;
 
-// What a GrowingRunner was asked for, and what goes wrong.
+// An Asked has the requests that a GrowingRunner got, and the faults that it plays.
 struct Asked {
   std::vector<Mesh> meshes;             // of each Recover
   std::vector<int64_t> steps;           // done at each of these
