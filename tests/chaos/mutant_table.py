@@ -31,6 +31,8 @@ HOST_PLACES = "tools/fleet/host_places.cc"
 MESH_CHANGE = "tools/fleet/mesh_change.cc"
 FEWER_REPLICAS = "tools/job/fewer_replicas.cc"
 RESTART_POLICY = "tools/launch/restart_policy.cc"
+GROWTH_POLICY = "tools/launch/growth_policy.cc"
+GROWTH_POLICY_HEADER = "tools/launch/growth_policy.h"
 BATCH_POSITION = "runtime/store/batch_position.h"
 CHECKPOINT_FOLDER = "runtime/store/checkpoint_folder.cc"
 SHARD_FILE = "runtime/store/shard_file.cc"
@@ -342,6 +344,14 @@ _LOST_HOST_MUTANTS = [
     _recovery("rest-of-a-new-shard-forgotten", "A shard of a smaller mesh is filled from one old shard only.",
               Statement(RECOVERY_PLAN, """
                   for (Rect& rest : Subtract(rect, common)) still_missing.push_back(std::move(rest));""", "")),
+    _recovery("grows-at-once", "The mesh grows as soon as it has become smaller.",
+              Expression(GROWTH_POLICY, "time_ms - since_ms_ < wait_ms_", "false")),
+    _recovery("grows-for-ever", "The mesh grows again however often its places were lost.",
+              Expression(GROWTH_POLICY_HEADER, "lost_again_ > limits_.lost_again_max", "false")),
+    _recovery("grows-in-spite-of-failures", "The mesh grows though the policy of restarts has no room.",
+              Statement(RESTART_POLICY, "return num_recent <= limits_.restarts_max;", "return true;")),
+    _recovery("returns-to-a-full-host", "A worker comes back to its host though others have gone there.",
+              Expression(HOST_PLACES, "counts[host] < std::max(most, at_start[host])", "true")),
     _recovery("shard-whole-too-early", "A shard of a smaller mesh counts as whole after its first part.",
               Statement(STATE_PARTS_SOURCE, "whole.filled += part.bytes();", "whole.filled = shard.bytes();")),
 ]

@@ -28,7 +28,7 @@ void Print(const RecoveryOutcome& outcome) {
 struct Sums {
   int64_t events = 0, faults = 0, epochs = 0, restarts = 0, resumes = 0, commits = 0, refusals = 0;
   int64_t moved_bytes = 0, loads = 0, fenced = 0, buddy_copies = 0, buddy_bytes = 0;
-  int64_t hosts_lost = 0, moved_workers = 0, mesh_changes = 0;
+  int64_t hosts_lost = 0, moved_workers = 0, mesh_changes = 0, growths = 0;
 
   void Add(const RecoveryOutcome& outcome) {
     events += outcome.events;
@@ -45,6 +45,7 @@ struct Sums {
     hosts_lost += outcome.hosts_lost;
     moved_workers += outcome.moved_workers;
     mesh_changes += outcome.mesh_changes;
+    growths += outcome.growths;
     if (!outcome.refusal.empty()) ++refusals;
   }
 };
@@ -78,15 +79,16 @@ int Run() {
   std::printf(
       "%lld jobs in %.1f minutes: %lld events, %lld faults, %lld hosts lost (%lld workers start on "
       "another), %lld epochs (%lld kB from memory, %lld kB of it from buddies), %lld smaller "
-      "meshes, %lld copies at buddies, %lld restarts, %lld resumes by a person, %lld checkpoints, "
+      "meshes and %lld that grew again, %lld copies at buddies, %lld restarts, %lld resumes by a "
+      "person, %lld checkpoints, "
       "%lld loads, %lld messages "
       "refused, %lld jobs ended by the policy: %s\n",
       count(static_cast<int64_t>(seed - seeds->first)), minutes(), count(sums.events),
       count(sums.faults), count(sums.hosts_lost), count(sums.moved_workers), count(sums.epochs),
-      count(sums.moved_bytes / 1000), count(sums.buddy_bytes / 1000), count(sums.mesh_changes),
-      count(sums.buddy_copies), count(sums.restarts), count(sums.resumes), count(sums.commits),
-      count(sums.loads), count(sums.fenced), count(sums.refusals),
-      num_failures == 0 ? "all holds" : "FAILED");
+      count(sums.moved_bytes / 1000), count(sums.buddy_bytes / 1000),
+      count(sums.mesh_changes - sums.growths), count(sums.growths), count(sums.buddy_copies),
+      count(sums.restarts), count(sums.resumes), count(sums.commits), count(sums.loads),
+      count(sums.fenced), count(sums.refusals), num_failures == 0 ? "all holds" : "FAILED");
   return num_failures == 0 ? 0 : 1;
 }
 

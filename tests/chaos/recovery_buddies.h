@@ -30,6 +30,8 @@ class RecoveryBuddies {
   // A mesh begins. `every` is 0 for a job without copies.
   void Open(int64_t every, const UpdateRate& updates, const fleet::StateLayout& layout);
   bool is_on() const { return every_ > 0; }
+  // Returns whether copies are on their way.
+  bool is_under_way() const { return is_on() && pace_.is_under_way(); }
   // Chooses buddies in an epoch, and returns the commands that join them. `layout.lone` becomes
   // what buddies keep.
   IdVector<WorkerId, VirtualCommand> Join(fleet::StateLayout* layout);

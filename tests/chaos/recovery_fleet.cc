@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tests/chaos/recovery_world.h"
 #include "tools/fleet/losses.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr uint64_t kEventsBeforeEpoch = 4;  // fewer
 constexpr uint64_t kHostsStayLost = 3;      // one in so many comes back
+constexpr uint64_t kSoughtStayLost = 2;     // one in so many that are sought
 
 using Kind = launch::FailureEvent::Kind;
 
@@ -38,7 +40,7 @@ absl::Status RecoveryWorld::StartFleet(std::shared_ptr<const WorkerFacts> facts,
   }
   TellStarter(absl::StrCat("all processes start in epoch ", epoch, ": ", facts_->layout.ToText()));
   hosts_.Begin(places.listed, places.host_of, places.lost);
-  const bool has_room = hosts_.HasRoom(workers_);
+  const bool has_room = hosts_.HasRoom(workers_, {});
   // A host that was lost may have come back, and then it is in reserve.
   std::set<HostId> still_lost;
   for (const HostId host : places.lost) {
@@ -72,6 +74,7 @@ std::string RecoveryWorld::EndFleet() {
   lost_.clear();
   hellos_.clear();
   notices_.clear();
+  sought_.clear();
   for (const HostId host : hosts_.dead()) hosts_.NoteLost(host);
   return reported;
 }
@@ -114,7 +117,7 @@ RecoveryWorld::Foreseen RecoveryWorld::Foresee() const {
   Foreseen foreseen;
   foreseen.lost = WorkersToStart();
   foreseen.ranks_left = fleet::NumRanksLeft(workers_, foreseen.lost, room_of_);
-  foreseen.have_places = !hosts_.are_used() || hosts_.PlacesFromNowOn(workers_).has_value();
+  foreseen.have_places = !hosts_.are_used() || hosts_.PlacesFromNowOn(workers_, {}).has_value();
   return foreseen;
 }
 
@@ -140,19 +143,18 @@ IdVector<WorkerId, std::string> RecoveryWorld::HostNames() const {
 }
 
 absl::Status RecoveryWorld::TakePlaces(const std::vector<WorkerId>& starting) {
-  const auto places = hosts_.PlacesFromNowOn(workers_);
-  if (places.has_value() != hosts_.HasRoom(workers_)) {
+  const auto places = hosts_.PlacesFromNowOn(workers_, starting);
+  if (places.has_value() != hosts_.HasRoom(workers_, starting)) {
     Violate(places.has_value() ? "workers of a lost host get places where there is no room"
                                : "hosts have room for the workers of a lost one, and get none");
   }
   if (!places.has_value())
     return absl::ResourceExhaustedError("a host is lost, and no other takes its place");
   for (const WorkerId worker : starting) {
-    const HostId before = hosts_.HostOf(worker);
-    if (const std::string wrong = hosts_.Move(worker, (*places)[worker], workers_); !wrong.empty())
-      Violate(wrong);
-    if (before != (*places)[worker]) ++num_moved_;
+    if (hosts_.HostOf(worker) != (*places)[worker]) ++num_moved_;
   }
+  if (const std::string wrong = hosts_.Move(starting, *places, workers_); !wrong.empty())
+    Violate(wrong);
   if (!violation_.empty()) return absl::CancelledError("workers have wrong places");
   return absl::OkStatus();
 }
@@ -216,13 +218,95 @@ absl::Status RecoveryWorld::BeginEpoch(Replace replace) {
   if (!starts) Leave(lost);
   for (const WorkerId worker : starts ? lost : std::vector<WorkerId>())
     WEIR_RETURN_IF_ERROR(StartOneAnew(worker, lost));
-  for (const std::unique_ptr<Process>& process : processes_) {
-    if (process->is_connected) process->in.push_back({ToWorker::Kind::kEpoch, 0, epoch_, {}, ""});
-  }
+  AnnounceEpoch();
   fleet::DropSettled(lost, &failures_);
   fleet::DropSettled(lost, &lost_);
   Enter(RecoveryPhase::kHello);
   return WaitForHellos();
+}
+
+void RecoveryWorld::AnnounceEpoch() {
+  for (const std::unique_ptr<Process>& process : processes_) {
+    if (process->is_connected) process->in.push_back({ToWorker::Kind::kEpoch, 0, epoch_, {}, ""});
+  }
+}
+
+// --- Growth (tools/fleet/fleet_growth.cc) ---
+
+std::vector<WorkerId> RecoveryWorld::WorkersAway() const {
+  std::vector<WorkerId> away;
+  for (const WorkerId worker : processes_.ids()) {
+    if (!IsOfJob(worker)) away.push_back(worker);
+  }
+  return away;
+}
+
+bool RecoveryWorld::CanGrow() const {
+  const std::vector<WorkerId> away = WorkersAway();
+  return !away.empty() &&
+         (!hosts_.are_used() ||
+          hosts_.PlacesFromNowOn(fleet::AllOf(facts_->ranks_of), away).has_value());
+}
+
+void RecoveryWorld::SeekLostHosts() {
+  if (hosts_.are_used()) sought_.assign(hosts_.lost().begin(), hosts_.lost().end());
+}
+
+// The attempt to reach a lost host ends. The processes that the host had have ended with it.
+void RecoveryWorld::HostComes() {
+  const size_t which = Draw(sought_.size());
+  const HostId host = sought_[which];
+  sought_.erase(sought_.begin() + static_cast<std::ptrdiff_t>(which));
+  const bool comes = Draw(kSoughtStayLost) == 0;
+  TellStarter(absl::StrCat("host ", host, comes ? " is reached again" : " does not come"));
+  if (!comes) return;
+  std::erase_if(notices_, [host](const Notice& notice) { return notice.host == host; });
+  hosts_.Return(host);
+}
+
+bool RecoveryWorld::AllAreThere() const {
+  return failures_.empty() && lost_.empty() &&
+         std::all_of(workers_.begin(), workers_.end(),
+                     [this](WorkerId worker) { return presence_[worker] == Presence::kConnected; });
+}
+
+void RecoveryWorld::FailToCome(WorkerId worker, const std::string& reason) {
+  TellStarter(absl::StrCat(LabelOf(worker), " does not come: ", reason));
+  launch::FailureEvent event;
+  event.kind = Kind::kLost;
+  event.time_ns = now_;
+  event.worker = worker;
+  event.reason = reason;
+  failures_.push_back(std::move(event));
+}
+
+absl::Status RecoveryWorld::BeginGrowth() {
+  if (is_gone_) return absl::CancelledError("the starter is gone");
+  for (uint64_t events = Draw(kEventsBeforeEpoch); events > 0; --events) Step();
+  if (is_gone_) return absl::CancelledError("the starter is gone");
+  const std::vector<WorkerId> returning = WorkersAway();
+  if (!AllAreThere()) return absl::UnavailableError("a process of the job is lost");
+  workers_ = fleet::AllOf(facts_->ranks_of);
+  fence_->Begin(++epoch_);
+  values_ = control::PublishedValues();
+  TellStarter(absl::StrCat("epoch ", epoch_, " begins, and the mesh grows"));
+  for (const WorkerId worker : returning) presence_[worker] = Presence::kAwaited;
+  absl::Status started = hosts_.are_used() ? TakePlaces(returning) : absl::OkStatus();
+  for (const WorkerId worker : returning) {
+    if (started.ok()) started = StartOneAnew(worker, returning);
+    if (!started.ok()) FailToCome(worker, std::string(started.message()));
+  }
+  AnnounceEpoch();
+  if (!started.ok()) return WithCode(absl::StatusCode::kUnavailable, started);
+  Enter(RecoveryPhase::kHello);
+  const absl::Status come = WaitForHellos(HelloLimit::kMayPass);
+  // Another process may have been lost. The processes that still start are of use to the others.
+  if (absl::IsUnavailable(come)) AwaitWhoComes();
+  if (!absl::IsDeadlineExceeded(come)) return come;
+  for (const WorkerId worker : returning) {
+    if (presence_[worker] != Presence::kConnected) FailToCome(worker, "no hello");
+  }
+  return WithCode(absl::StatusCode::kUnavailable, come);
 }
 
 }  // namespace weir::chaos

@@ -11,6 +11,7 @@
 
 #include "runtime/base/id_vector.h"
 #include "runtime/base/ids.h"
+#include "tools/fleet/host_places.h"
 #include "tools/hosts/host_list.h"
 
 namespace weir::chaos {
@@ -30,26 +31,31 @@ class RecoveryHosts {
 
   bool IsDead(HostId host) const { return dead_.count(host) > 0; }
   void Die(HostId host) { dead_.insert(host); }
-  // A host that was lost comes back; the starter sees that at the next start of the job.
-  void Return(HostId host) { dead_.erase(host); }
+  // A host that was lost is there again, and the starter knows.
+  void Return(HostId host) {
+    dead_.erase(host);
+    lost_.erase(host);
+  }
   const std::set<HostId>& dead() const { return dead_; }
   void NoteLost(HostId host) { lost_.insert(host); }
   const std::set<HostId>& lost() const { return lost_; }
 
-  // Returns the hosts of all workers from now on; nullopt: no hosts have room for those of lost
-  // ones. `workers` are those of the job.
+  // Returns the hosts of all workers from now on; nullopt: no hosts have room for those that must
+  // move. `workers` are those of the job; `starting` of them have no process.
   std::optional<IdVector<WorkerId, HostId>> PlacesFromNowOn(
-      const std::vector<WorkerId>& workers) const;
-  // Moves a worker. Returns what is wrong with that; "" if nothing is.
-  std::string Move(WorkerId worker, HostId to, const std::vector<WorkerId>& workers);
-  // Returns whether other hosts have room for all workers of lost ones: counts the rooms.
-  bool HasRoom(const std::vector<WorkerId>& workers) const;
+      const std::vector<WorkerId>& workers, const std::vector<WorkerId>& starting) const;
+  // Moves the starting workers. Returns what is wrong with that; "" if nothing is.
+  std::string Move(const std::vector<WorkerId>& starting, const IdVector<WorkerId, HostId>& places,
+                   const std::vector<WorkerId>& workers);
+  // Returns whether hosts have room for all workers that must move: counts the rooms.
+  bool HasRoom(const std::vector<WorkerId>& workers, const std::vector<WorkerId>& starting) const;
 
  private:
   size_t CountOn(HostId host, const std::vector<WorkerId>& workers) const;
+  size_t MostOn(HostId host) const;
 
   hosts::HostList listed_;
-  IdVector<WorkerId, HostId> host_of_;
+  IdVector<WorkerId, HostId> host_at_start_, host_of_;
   IdVector<WorkerId, HostId> came_from_;  // the last host of each worker; none: it has not moved
   std::set<HostId> dead_, lost_;
   size_t fullest_ = 0;  // the most workers of a host at the start

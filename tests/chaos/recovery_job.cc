@@ -1,7 +1,6 @@
 #include "tests/chaos/recovery_job.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,10 +10,9 @@
 #include "runtime/base/status.h"
 #include "runtime/base/update_rate.h"
 #include "runtime/store/batch_position.h"
-#include "runtime/store/checkpoint_folder.h"
-#include "runtime/store/checkpoint_shards.h"
-#include "runtime/store/pending_file.h"
+#include "runtime/store/checkpoint_index.h"
 #include "tests/chaos/recovery_buddies.h"
+#include "tests/chaos/recovery_checkpoints.h"
 #include "tests/chaos/recovery_memory.h"
 #include "tests/chaos/recovery_scenario.h"
 #include "tests/chaos/recovery_world.h"
@@ -23,26 +21,16 @@
 #include "tools/fleet/mesh_change.h"
 #include "tools/fleet/recovery_plan.h"
 #include "tools/job/fewer_replicas.h"
+#include "tools/launch/growth_policy.h"
 #include "tools/launch/restart_policy.h"
 
 namespace weir::chaos {
 namespace {
 
-constexpr char kDirectory[] = "/data/run";
 constexpr int64_t kMoveBytesMax = 56;
 constexpr uint64_t kBurstMax = 3;
-constexpr uint64_t kJobSeed = 7;
 
 using Kind = VirtualCommand::Kind;
-
-std::string PathOf(int64_t step) {
-  return absl::StrCat(kDirectory, "/", store::StepFolderName(step));
-}
-
-bool RanksAreGone(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsAborted(status) ||
-         absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
-}
 
 // Where a start of the job begins.
 struct JobStart {
@@ -56,7 +44,8 @@ class RecoveryJob {
       : play_(play),
         scenario_(DrawScenario(play.seed)),
         world_({play.seed, scenario_.faults, scenario_.poisoned_step, play.tells}),
-        buddies_(&world_) {}
+        buddies_(&world_),
+        checkpoints_(&world_) {}
 
   RecoveryOutcome Play() {
     if (play_.tells) world_.TellStarter(ToText(scenario_));
@@ -64,7 +53,7 @@ class RecoveryJob {
       world_.StartStarter();
       Live();
       is_over = !world_.starter_is_gone() || Failed();
-      pending_.reset();
+      checkpoints_.Drop();
       if (is_over) continue;
       ++outcome_.resumes;
       if (scenario_.changes_at_resume) ChangeAtResume(&scenario_);
@@ -77,6 +66,7 @@ class RecoveryJob {
     outcome_.hosts_lost = world_.num_hosts_lost();
     outcome_.moved_workers = world_.num_moved();
     outcome_.buddy_copies = buddies_.num_arrived();
+    outcome_.commits = checkpoints_.num_commits();
     return std::move(outcome_);
   }
 
@@ -96,24 +86,28 @@ class RecoveryJob {
     JobStart start = FindStart();
     launch::RestartPolicy policy(scenario_.limits);
     policy_ = &policy;
+    launch::GrowthPolicy growth(scenario_.growth);
+    growth_ = &growth;
     last_failure_.reset();
     failure_times_.clear();
+    grown_at_.reset();
+    lost_again_ = 0;
     job_ = JobOf(scenario_);
     samples_per_step_ = SamplesPerStep(job_, scenario_);
     num_processes_ = scenario_.layout.num_workers();
     leaves_out_lost_ = false;
     lost_hosts_.clear();
-    smaller_.reset();
+    changed_.reset();
     while (!Ends()) {
       refusal_.clear();
       is_noted_ = false;
       const absl::Status trained = TrainOnce(start);
-      pending_.reset();
+      checkpoints_.Drop();
       if (Ends()) return;
       if (trained.ok()) {
         if (const std::string failure = world_.EndFleet(); !failure.empty())
           Violate(absl::StrCat("the job is done and reports ", failure));
-        CheckFolder();
+        checkpoints_.CheckFolder();
         return;
       }
       if (is_noted_ && !RanksAreGone(trained) && !absl::IsResourceExhausted(trained))
@@ -127,12 +121,12 @@ class RecoveryJob {
       if (!refusal_.empty()) {
         outcome_.refusal = refusal_;
         world_.TellStarter(absl::StrCat("the job ends: ", refusal_));
-        CheckFolder();
+        checkpoints_.CheckFolder();
         return;
       }
       ++outcome_.restarts;
-      smaller_.reset();
-      if (saved_ >= 0) start = StartFrom(saved_);
+      changed_.reset();
+      if (checkpoints_.saved() >= 0) start = StartFrom(checkpoints_.Check(checkpoints_.saved()));
       world_.TellStarter(absl::StrCat("all processes start again, from step ", start.step));
     }
   }
@@ -163,17 +157,20 @@ class RecoveryJob {
     is_noted_ = true;
     if (!NoteFailure(status)) return false;
     const RecoveryWorld::Foreseen foreseen = world_.Foresee();
-    const bool has_room = !world_.hosts().are_used() || world_.hosts().HasRoom(world_.workers());
-    const bool must_shrink = !refusal_.empty() || !has_room || smaller_.has_value();
+    const bool has_room =
+        !world_.hosts().are_used() || world_.hosts().HasRoom(world_.workers(), {});
+    const bool must_shrink = !refusal_.empty() || !has_room || changed_.has_value();
     const fleet::MeshAfterLoss mesh = fleet::ChooseMesh({.may_start_anew = refusal_.empty(),
                                                          .have_places = foreseen.have_places,
-                                                         .is_changing = smaller_.has_value()});
+                                                         .is_changing = changed_.has_value()});
     if ((mesh == fleet::MeshAfterLoss::kShrinks) != must_shrink) {
       Violate(must_shrink ? "the mesh stays though the lost processes do not come back"
                           : "the mesh becomes smaller though the lost processes come back");
     }
     if (mesh == fleet::MeshAfterLoss::kStays) return true;
-    return MakeSmaller(foreseen.ranks_left);
+    if (!MakeSmaller(foreseen.ranks_left)) return false;
+    NoteSmaller();
+    return true;
   }
 
   bool MakeSmaller(int ranks_left) {
@@ -191,7 +188,7 @@ class RecoveryJob {
         smaller->devices, static_cast<int>(facts_->ranks_of.size()), world_.num_ranks_at_start());
     leaves_out_lost_ = true;
     job_ = smaller->job;
-    smaller_ = job_;
+    changed_ = job_;
     world_.TellStarter(absl::StrCat("the job becomes smaller: ", smaller->text));
     return true;
   }
@@ -211,7 +208,7 @@ class RecoveryJob {
   // Makes the job smaller for its next start, if no host takes the place of a lost one.
   void MakeSmallerForRestart() {
     const bool lacks_hosts = world_.hosts().are_used() && !world_.workers().empty() &&
-                             !world_.hosts().PlacesFromNowOn(world_.workers()).has_value();
+                             !world_.hosts().PlacesFromNowOn(world_.workers(), {}).has_value();
     if (lacks_hosts) MakeSmaller(world_.NumRanksLeft());
   }
 
@@ -234,89 +231,30 @@ class RecoveryJob {
                      is_same ? ", the same one twice" : ""));
   }
 
-  JobStart StartFrom(int64_t step) {
-    JobStart start{step, 0, PathOf(step)};
-    const std::string problem = CheckCheckpoint(step, &start.samples);
-    if (!problem.empty()) Violate(absl::StrCat("a committed checkpoint is unreadable: ", problem));
-    return start;
+  static JobStart StartFrom(const RecoveryCheckpoints::Found& found) {
+    return {found.step, found.samples, CheckpointPath(found.step)};
   }
 
-  // The checkpoint from which a person resumes (tools/checkpoint/find_whole.h).
   JobStart FindStart() {
-    CheckFolder();
-    store::FileSystem* const files = world_.starter_files();
-    const std::vector<int64_t> committed = store::CommittedSteps(kDirectory, files);
-    const auto latest = store::ReadLatest(kDirectory, files);
-    if (Failed() || !latest.ok() || committed.empty()) return {};
-    const std::vector<int64_t> steps = store::StepsToResume(committed, *latest);
-    world_.TellStarter(absl::StrCat("a person resumes the checkpoint of step ", steps.front()));
-    if (steps.front() < durable_)
-      Violate(absl::StrCat("the run is resumed at step ", steps.front(),
-                           " though the commit of step ", durable_, " has returned"));
-    return StartFrom(steps.front());
-  }
-
-  // Checks all that is committed.
-  void CheckFolder() {
-    if (Ends()) return;
-    world_.Enter(RecoveryPhase::kStart);
-    store::FileSystem* const files = world_.starter_files();
-    const std::vector<int64_t> committed = store::CommittedSteps(kDirectory, files);
-    for (const int64_t step : committed) {
-      int64_t samples = 0;
-      if (const std::string problem = CheckCheckpoint(step, &samples); !problem.empty())
-        return Violate(absl::StrCat("a committed checkpoint is unreadable: ", problem));
-    }
-    const auto latest = store::ReadLatest(kDirectory, files);
-    if (!latest.ok()) return Violate(absl::StrCat("`latest`: ", latest.status().message()));
-    if (latest->has_value() && !std::binary_search(committed.begin(), committed.end(), **latest))
-      return Violate(absl::StrCat("`latest` names step ", **latest, ", of which there is none"));
-    if (durable_ >= 0 && (!latest->has_value() || **latest < durable_))
-      Violate(absl::StrCat("`latest` does not name step ", durable_, ", or a later one"));
-  }
-
-  // Returns what is wrong with the checkpoint of a step, and sets the samples of its cursor.
-  std::string CheckCheckpoint(int64_t step, int64_t* samples) {
-    const auto opened = store::CheckpointShards::Open(PathOf(step), world_.starter_files());
-    if (!opened.ok()) return std::string(opened.status().message());
-    const store::CheckpointShards& shards = **opened;
-    for (size_t i = 0; i < shards.index().files.size(); ++i) {
-      if (const absl::Status checked = shards.CheckFile(i); !checked.ok())
-        return std::string(checked.message());
-    }
-    const store::CheckpointFacts& facts = shards.index().facts;
-    if (!facts.cursor.has_value() ||
-        facts.cursor->seal != store::CursorSeal(*facts.cursor, facts.step, facts.optimizer_step))
-      return "its data cursor has another seal";
-    *samples = facts.cursor->samples;
-    for (const auto& [name, tensor] : shards.index().tensors) {
-      if (const absl::Status checked = shards.CheckContent(name); !checked.ok())
-        return std::string(checked.message());
-      for (const store::ShardPlace& place : shards.ShardsOf(name)) {
-        const store::ShardRecord& record = shards.shard(place);
-        const auto bytes = shards.Bytes(place, 0, record.end - record.begin);
-        if (!bytes.ok()) return std::string(bytes.status().message());
-        const fleet::HeldState held{name, {DType::kI32, record.shape, record.offset, tensor.shape}};
-        ShardValues values(static_cast<size_t>(NumElements(record.shape)));
-        std::memcpy(values.data(), *bytes, values.size() * sizeof(values[0]));
-        if (const std::string wrong = CompareValues(held, values, *samples); !wrong.empty())
-          return absl::StrCat(PathOf(step), ": ", wrong);
-      }
-    }
-    return "";
+    const std::optional<RecoveryCheckpoints::Found> last = checkpoints_.FindLast();
+    return last.has_value() ? StartFrom(*last) : JobStart();
   }
 
   // --- The trainer (tools/train) ---
 
   absl::Status TrainOnce(const JobStart& start) {
     start_ = start;
-    saved_ = begun_ = -1;
+    checkpoints_.Open(scenario_.retention);
     steps_done_ = start.step;
     keep_is_due_ = true;
-    is_changing_ = is_lacking_hosts_ = false;
+    is_changing_ = is_lacking_hosts_ = grows_ = seeks_hosts_ = false;
+    has_step_ = true;
     sample_offset_ = store::SampleOffsetBehind(start.samples, start.step, samples_per_step_);
     const RecoveryLayout layout = LayoutOf(job_, scenario_, num_processes_);
     TakeFacts(FactsOf(scenario_, layout, layout.RanksOf()));
+    started_ = {job_, num_processes_, leaves_out_lost_, facts_->ranks_of};
+    growth_->NoteStart();
+    grown_at_.reset();
     world_.Enter(RecoveryPhase::kStart);
     WEIR_RETURN_IF_ERROR(StartFleet());
     in_memory_ = {facts_->ranks_of, facts_->shards_of, fleet::LoneShardsOf()};
@@ -400,7 +338,8 @@ class RecoveryJob {
 
   // Loads the last checkpoint of this run, or that of its start.
   absl::Status LoadFiles() {
-    const std::string path = saved_ >= 0 ? PathOf(saved_) : start_.path;
+    const std::string path =
+        checkpoints_.saved() >= 0 ? CheckpointPath(checkpoints_.saved()) : start_.path;
     if (!path.empty()) {
       world_.Enter(RecoveryPhase::kLoad);
       VirtualCommand load;
@@ -416,12 +355,13 @@ class RecoveryJob {
   bool IsDue(int64_t step) const {
     return scenario_.checkpoint_every > 0 && step < scenario_.steps &&
            scenario_.updates.IsBetweenUpdates(step) &&
-           step - std::max(start_.step, std::max(saved_, begun_)) >= scenario_.checkpoint_every;
+           step - std::max(start_.step, checkpoints_.begun()) >= scenario_.checkpoint_every;
   }
 
   absl::Status RunSteps() {
     while (steps_done_ < scenario_.steps) {
-      if (begun_ >= 0) WEIR_RETURN_IF_ERROR(EndCheckpoint(Wait::kNo));
+      WEIR_RETURN_IF_ERROR(checkpoints_.Look());
+      WEIR_RETURN_IF_ERROR(GrowIfDue());
       VirtualCommand run;
       run.kind = Kind::kRun;
       run.step = 1;
@@ -435,7 +375,8 @@ class RecoveryJob {
       if (run.sends_copy) buddies_.NoteBegun(steps_done_);
       world_.Enter(RecoveryPhase::kRun);
       WEIR_ASSIGN_OR_RETURN(const auto answers, world_.CallAll(run));
-      smaller_.reset();  // a step is done again
+      changed_.reset();  // a step is done again
+      has_step_ = true;
       if (run.keeps_copy) keep_is_due_ = false;
       steps_done_ += run.step;
       if (buddies_.is_on()) buddies_.NoteRun(answers, in_memory_, mesh_);
@@ -477,16 +418,22 @@ class RecoveryJob {
   // --- Recovery (tools/fleet/fleet_runner_recovery.cc) ---
 
   absl::Status Recover() {
-    while (begun_ >= 0 && !Ends()) {  // all ranks may have written their parts of a checkpoint
-      if (!EndCheckpoint(Wait::kYes).ok()) break;
-    }
-    const bool changes = smaller_.has_value();
+    // All ranks may have written their parts of a checkpoint.
+    if (const absl::Status ended = checkpoints_.Await(); !ended.ok() && Ends()) return ended;
+    const bool changes = changed_.has_value();
     if (is_changing_ && !changes) Violate("the mesh stays in the middle of a change");
+    grows_ = false;
     WEIR_RETURN_IF_ERROR(
         world_.BeginEpoch(changes ? RecoveryWorld::Replace::kNone : RecoveryWorld::Replace::kAll));
+    return GoOn(changes);
+  }
+
+  // Lets all workers of the epoch that has begun go on.
+  absl::Status GoOn(bool changes) {
     ++outcome_.epochs;
+    has_step_ = false;
     WEIR_ASSIGN_OR_RETURN(const fleet::RecoveryPlan plan, PlanFromMemory(changes));
-    const int64_t file_step = saved_ >= 0 ? saved_ : start_.step;
+    const int64_t file_step = std::max(checkpoints_.saved(), start_.step);
     const fleet::EpochStart start = fleet::ChooseStart(plan, file_step);
     if (start.step < file_step)
       Violate(absl::StrCat("the job goes back to step ", start.step, ", behind the checkpoint of ",
@@ -633,122 +580,120 @@ class RecoveryJob {
     return absl::OkStatus();
   }
 
-  // --- Checkpoints (tools/train/run_checkpoints.cc, tools/fleet/fleet_checkpoint.cc) ---
+  // --- Growth (tools/train/trainer.cc, tools/cli/cli_train.cc) ---
 
-  enum class Wait : uint8_t { kNo, kYes };
+  // The mesh has become smaller, and the others live on.
+  void NoteSmaller() {
+    growth_->NoteSmaller(world_.now());
+    smaller_at_ = world_.now();
+    seeks_hosts_ = false;
+    if (!grown_at_.has_value()) return;
+    const bool is_soon = smaller_at_ - *grown_at_ < scenario_.growth.window_ms;
+    lost_again_ = is_soon ? lost_again_ + 1 : 0;
+    grown_at_.reset();
+  }
+
+  bool GrowsNow() {
+    if (!policy_->HasRoom(world_.now())) return false;
+    const bool takes_turn = growth_->TakesTurn(world_.now());
+    if (!takes_turn && !seeks_hosts_) return false;
+    seeks_hosts_ = false;
+    if (world_.CanGrow()) return true;
+    if (takes_turn) world_.SeekLostHosts();
+    seeks_hosts_ = true;
+    return false;
+  }
+
+  absl::Status GrowIfDue() {
+    if (!scenario_.is_elastic || !has_step_) return absl::OkStatus();
+    grows_ = grows_ || GrowsNow();
+    if (!grows_ || !scenario_.updates.IsBetweenUpdates(steps_done_)) return absl::OkStatus();
+    grows_ = false;
+    WEIR_RETURN_IF_ERROR(checkpoints_.Await());
+    world_.Enter(RecoveryPhase::kGrow);
+    WEIR_RETURN_IF_ERROR(LetAllHaveStep());
+    return Grow();
+  }
+
+  // Every worker copies the states of this step, and buddies get their copies.
+  absl::Status LetAllHaveStep() {
+    for (bool is_begun = false; !is_begun || buddies_.is_under_way();) {
+      VirtualCommand run;
+      run.kind = Kind::kRun;
+      run.keeps_copy = !buddies_.is_under_way() && !is_begun;
+      run.sends_copy = run.keeps_copy && buddies_.is_on();
+      if (run.sends_copy) buddies_.NoteBegun(steps_done_);
+      is_begun = is_begun || run.keeps_copy;
+      WEIR_ASSIGN_OR_RETURN(const auto answers, world_.CallAll(run));
+      if (buddies_.is_on()) buddies_.NoteRun(answers, in_memory_, mesh_);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Grow() {
+    CheckGrowth();
+    const int64_t steps_before = steps_done_;
+    job_ = started_.job;
+    num_processes_ = started_.num_processes;
+    leaves_out_lost_ = started_.leaves_out_lost;
+    changed_ = job_;
+    growth_->NoteBegun(world_.now());
+    grown_at_ = world_.now();
+    WEIR_RETURN_IF_ERROR(world_.BeginGrowth());
+    WEIR_RETURN_IF_ERROR(GoOn(/*changes=*/true));
+    if (steps_done_ != steps_before) {
+      Violate(absl::StrCat("the mesh grows after step ", steps_before, ", and goes back to step ",
+                           steps_done_));
+    }
+    if (facts_->ranks_of != started_.ranks_of)
+      Violate("the mesh has grown, and workers have other ranks than at the start");
+    ++outcome_.growths;
+    return absl::OkStatus();
+  }
+
+  // Counts again whether the mesh may grow now.
+  void CheckGrowth() {
+    const int64_t now = world_.now();
+    const auto num_recent =
+        std::count_if(failure_times_.begin(), failure_times_.end(),
+                      [&](int64_t time_ms) { return time_ms + scenario_.limits.window_ms >= now; });
+    if (num_recent > scenario_.limits.restarts_max)
+      Violate(absl::StrCat("the mesh grows with ", num_recent, " failures in the window"));
+    if (now - smaller_at_ < scenario_.growth.after_ms)
+      Violate(absl::StrCat("the mesh grows ", now - smaller_at_, " ms after a loss"));
+    if (lost_again_ > scenario_.growth.lost_again_max)
+      Violate(absl::StrCat("the mesh grows though places were lost again ", lost_again_, " times"));
+  }
+
+  // --- Checkpoints (tools/train/run_checkpoints.cc) ---
+
+  store::CheckpointFacts FactsOfNow() const {
+    store::CheckpointFacts facts;
+    facts.job = "recovery";
+    facts.step = steps_done_;
+    facts.optimizer_step = scenario_.updates.OptimizerStep(steps_done_);
+    facts.cursor = store::DataCursor{SamplesAt(steps_done_), 0, kRecoveryJobSeed, "samples", 0};
+    facts.keys = {{"training", kRecoveryJobSeed, 0}};
+    return facts;
+  }
 
   absl::Status WriteOnTheWay() {
-    while (begun_ >= 0) WEIR_RETURN_IF_ERROR(EndCheckpoint(Wait::kYes));
-    return BeginCheckpoint();
+    WEIR_RETURN_IF_ERROR(checkpoints_.Await());
+    return checkpoints_.Begin(FactsOfNow());
   }
 
   absl::Status WriteLast() {
-    while (begun_ >= 0) WEIR_RETURN_IF_ERROR(EndCheckpoint(Wait::kYes));
-    const bool is_wanted = scenario_.checkpoint_every > 0 && saved_ != steps_done_ &&
+    WEIR_RETURN_IF_ERROR(checkpoints_.Await());
+    const bool is_wanted = scenario_.checkpoint_every > 0 && checkpoints_.saved() != steps_done_ &&
                            scenario_.updates.IsBetweenUpdates(steps_done_);
     // The disk refuses one operation at a time.
-    for (int attempt = 0; is_wanted && saved_ != steps_done_ && attempt < 8; ++attempt) {
-      WEIR_RETURN_IF_ERROR(BeginCheckpoint());
-      while (begun_ >= 0) WEIR_RETURN_IF_ERROR(EndCheckpoint(Wait::kYes));
+    for (int attempt = 0; is_wanted && checkpoints_.saved() != steps_done_ && attempt < 8;
+         ++attempt) {
+      WEIR_RETURN_IF_ERROR(checkpoints_.Begin(FactsOfNow()));
+      WEIR_RETURN_IF_ERROR(checkpoints_.Await());
     }
-    if (is_wanted && saved_ != steps_done_) Violate("the last checkpoint cannot be written");
-    return absl::OkStatus();
-  }
-
-  // A write that the disk refuses is a warning.
-  absl::Status WarnOf(const absl::Status& status) {
-    if (status.ok() || RanksAreGone(status)) return status;
-    if (store::IsCannotWrite(status)) {
-      world_.TellStarter(absl::StrCat("WARNING: no checkpoint: ", status.message()));
-      return absl::OkStatus();
-    }
-    return status;
-  }
-
-  absl::Status BeginCheckpoint() {
-    world_.Enter(RecoveryPhase::kSave);
-    store::FileSystem* const files = world_.starter_files();
-    VirtualCommand save;
-    save.kind = Kind::kSave;
-    save.path = kDirectory;
-    save.step = steps_done_;
-    save.token = files->NewToken();
-    auto opened = store::PendingCheckpoint::Open(kDirectory, save.step, save.token,
-                                                 store::PendingCheckpoint::Role::kMake, files);
-    world_.EndStarterDisk();
-    if (Ends()) return absl::CancelledError("the starter is gone");
-    if (!opened.ok()) return WarnOf(opened.status());
-    pending_ = *std::move(opened);
-    parts_ = IdVector<WorkerId, bool>(facts_->ranks_of.size(), false);
-    files_.clear();
-    begun_ = save.step;
-    if (const auto begun = world_.CallAll(save); !begun.ok()) return GiveUp(begun.status());
-    return absl::OkStatus();
-  }
-
-  absl::Status GiveUp(const absl::Status& reason) {
-    begun_ = -1;
-    VirtualCommand command;
-    command.kind = Kind::kGiveUp;
-    if (!RanksAreGone(reason)) {
-      const absl::Status told = world_.CallAll(command).status();
-      if (RanksAreGone(told)) world_.TellStarter("a worker is lost as the checkpoint is given up");
-    }
-    pending_.reset();
-    return WarnOf(reason);
-  }
-
-  absl::Status EndCheckpoint(Wait wait) {
-    do {
-      world_.Enter(RecoveryPhase::kSave);
-      IdVector<WorkerId, VirtualCommand> looks(facts_->ranks_of.size());
-      bool is_written = true;
-      for (const WorkerId worker : world_.workers()) {
-        if (!parts_[worker]) looks[worker].kind = Kind::kLook;
-        is_written = is_written && parts_[worker];
-      }
-      if (is_written) return Commit();
-      auto answers = world_.Call(looks);
-      if (!answers.ok()) return GiveUp(answers.status());
-      for (const WorkerId worker : world_.workers()) {
-        VirtualAnswer& answer = (*answers)[worker];
-        if (!answer.is_done) continue;
-        parts_[worker] = true;
-        for (store::ShardFileRecord& file : answer.files) files_.push_back(std::move(file));
-      }
-    } while (wait == Wait::kYes);
-    return absl::OkStatus();
-  }
-
-  absl::Status Commit() {
-    store::CheckpointFacts facts;
-    facts.job = "recovery";
-    facts.step = begun_;
-    facts.optimizer_step = scenario_.updates.OptimizerStep(begun_);
-    facts.cursor = store::DataCursor{SamplesAt(begun_), 0, kJobSeed, "samples", 0};
-    facts.keys = {{"training", kJobSeed, 0}};
-    const int64_t step = std::exchange(begun_, -1);
-    world_.Enter(RecoveryPhase::kCommit);
-    world_.BeginStarterDisk();
-    if (Ends()) return absl::CancelledError("the starter is gone");
-    absl::Status status;
-    const auto index =
-        store::MakeIndex(facts, RecoveryTensors(), std::move(files_), pending_->final_path());
-    if (!index.ok()) {
-      Violate(
-          absl::StrCat("a checkpoint is committed before it is whole: ", index.status().message()));
-    } else {
-      status = pending_->Commit(*index, scenario_.retention).status();
-    }
-    world_.EndStarterDisk();
-    if (Ends()) return absl::CancelledError("the starter is gone");
-    pending_.reset();
-    world_.Enter(RecoveryPhase::kRun);
-    if (!status.ok()) return WarnOf(status);
-    world_.TellStarter(absl::StrCat("the checkpoint of step ", step, " is committed"));
-    ++outcome_.commits;
-    saved_ = step;
-    durable_ = std::max(durable_, step);
+    if (is_wanted && checkpoints_.saved() != steps_done_)
+      Violate("the last checkpoint cannot be written");
     return absl::OkStatus();
   }
 
@@ -757,10 +702,12 @@ class RecoveryJob {
   RecoveryWorld world_;
   RecoveryOutcome outcome_;
   RecoveryBuddies buddies_;
+  RecoveryCheckpoints checkpoints_;
   uint32_t epoch_ = 0;  // of the last start
 
   // These members belong to the present life of the starter.
   launch::RestartPolicy* policy_ = nullptr;
+  launch::GrowthPolicy* growth_ = nullptr;
   std::string refusal_;
   std::optional<launch::JobFailure> last_failure_;
   std::vector<int64_t> failure_times_;
@@ -771,23 +718,34 @@ class RecoveryJob {
   int num_processes_ = 1;
   bool leaves_out_lost_ = false;  // lost hosts get no processes
   std::set<HostId> lost_hosts_;
-  std::optional<proto::Job> smaller_;  // the job with which it goes on, until a step is done
+  std::optional<proto::Job> changed_;  // the job with which it goes on, until a step is done
+  // When the mesh became smaller, and when it has grown since, both in events. How many times in a
+  // row the places were lost again soon.
+  int64_t smaller_at_ = 0;
+  std::optional<int64_t> grown_at_;
+  int lost_again_ = 0;
 
   // Of this start of the job.
   JobStart start_;
   int64_t steps_done_ = 0, sample_offset_ = 0;
-  int64_t saved_ = -1, begun_ = -1;  // steps of checkpoints
   bool keep_is_due_ = true;
+  bool has_step_ = true;      // a step is done since the last recovery
+  bool grows_ = false;        // as soon as the run rests after an update
+  bool seeks_hosts_ = false;  // lost hosts may come
+  // The job as all processes started with it.
+  struct Started {
+    proto::Job job;
+    int num_processes = 1;
+    bool leaves_out_lost = false;
+    IdVector<WorkerId, std::vector<RankId>> ranks_of;
+  };
+  Started started_;
   bool is_lacking_hosts_ = false;             // a host that must come is lost
   bool is_changing_ = false;                  // a change of the mesh has begun, and not ended
   std::shared_ptr<const WorkerFacts> facts_;  // of the ranks that are open, or are to be opened
   fleet::StateLayout in_memory_;              // where states are; in a change, on the old mesh
   uint32_t mesh_ = 0;                         // its number
   IdVector<WorkerId, fleet::WorkerStanding> standings_;
-  std::unique_ptr<store::PendingCheckpoint> pending_;
-  IdVector<WorkerId, bool> parts_;  // that are written
-  std::vector<store::ShardFileRecord> files_;
-  int64_t durable_ = -1;  // the last step whose commit has returned
 };
 
 }  // namespace

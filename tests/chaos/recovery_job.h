@@ -34,7 +34,7 @@ struct RecoveryOutcome {
   int64_t moved_bytes = 0, loads = 0, fenced = 0;
   int64_t buddy_copies = 0;  // that have arrived everywhere
   int64_t buddy_bytes = 0;   // that came back from buddies
-  int64_t hosts_lost = 0, mesh_changes = 0;
+  int64_t hosts_lost = 0, mesh_changes = 0, growths = 0;
   int64_t moved_workers = 0;  // to another host
 };
 

@@ -27,6 +27,7 @@ int64_t EventsOf(Phase phase) {
     case Phase::kMove: return 24;
     case Phase::kJoin: return 24;
     case Phase::kLoad: return 12;
+    case Phase::kGrow: return 16;
   }
   return 1;
 }
@@ -101,6 +102,50 @@ void DrawHosts(Draws* draws, RecoveryScenario* scenario) {
   }
 }
 
+// Two kills soon after each other make the mesh smaller, and later the workers of a lost host may
+// go to the host of the worker that is away.
+void DrawTakenPlace(Draws* draws, RecoveryScenario* scenario) {
+  const auto window = static_cast<int64_t>(150 + draws->Below(150));
+  const auto fault = [&](Kind kind, int64_t after) {
+    return RecoveryFault{kind, Phase::kRun, after, draws->Below(12)};
+  };
+  const auto below = [&](uint64_t bound) { return static_cast<int64_t>(draws->Below(bound)); };
+  scenario->steps += 10;
+  scenario->limits = {.restarts_max = 1, .window_ms = window};
+  scenario->growth.after_ms = window + 20 + below(150);
+  scenario->growth.window_ms = window;
+  scenario->growth.lost_again_max = 1;
+  scenario->faults = {fault(Kind::kKill, 1 + below(30)), fault(Kind::kKill, 1 + below(10)),
+                      fault(Kind::kLoseHost, window / 2 + below(150))};
+}
+
+// Draws how a mesh that has become smaller grows again, and what fails then. Such a job has more
+// steps, and forgets its failures sooner.
+void DrawGrowth(Draws* draws, RecoveryScenario* scenario) {
+  constexpr Phase kOfGrowth[] = {Phase::kGrow,     Phase::kGrow, Phase::kHello, Phase::kHello,
+                                 Phase::kStanding, Phase::kOpen, Phase::kMove,  Phase::kJoin};
+  constexpr Kind kAny[] = {Kind::kKill,   Kind::kKill,        Kind::kKill, Kind::kKillTwo,
+                           Kind::kFreeze, Kind::kKillStarter, Kind::kPower};
+  scenario->steps += static_cast<int64_t>(8 + draws->Below(16));
+  if (!scenario->hosts.empty() && draws->Chance(4)) return DrawTakenPlace(draws, scenario);
+  scenario->limits.window_ms = static_cast<int64_t>(20 + draws->Below(200));
+  scenario->growth.after_ms = static_cast<int64_t>(1 + draws->Below(80));
+  scenario->growth.window_ms = scenario->limits.window_ms;
+  scenario->growth.lost_again_max = scenario->limits.restarts_max;
+  for (uint64_t count = draws->Below(4); count > 0; --count) {
+    RecoveryFault fault;
+    fault.phase = draws->OneOf(kOfGrowth);
+    fault.kind = draws->OneOf(kAny);
+    if (!scenario->hosts.empty() && draws->Chance(3)) fault.kind = Kind::kLoseHost;
+    fault.after = static_cast<int64_t>(1 + draws->Below(EventsOf(fault.phase)));
+    fault.who = draws->Below(12);
+    // The first fault makes the mesh smaller.
+    const auto place = static_cast<std::ptrdiff_t>(
+        scenario->faults.empty() ? 0 : 1 + draws->Below(scenario->faults.size()));
+    scenario->faults.insert(scenario->faults.begin() + place, fault);
+  }
+}
+
 constexpr char kShardAxis[] = "tp";
 
 }  // namespace
@@ -138,6 +183,8 @@ RecoveryScenario DrawScenario(uint64_t seed) {
     scenario.faults.push_back(
         DrawFault(i == 0 || draws.Chance(4), !scenario.hosts.empty(), &draws));
   }
+  if (scenario.is_elastic && scenario.min_devices > 0 && !draws.Chance(3))
+    DrawGrowth(&draws, &scenario);
   return scenario;
 }
 
@@ -220,6 +267,8 @@ std::string ToText(const RecoveryScenario& scenario) {
                                : absl::StrCat(scenario.hosts.front().slots, " slots each"));
   }
   if (scenario.min_devices > 0) absl::StrAppend(&text, ", --min-devices ", scenario.min_devices);
+  if (scenario.growth.after_ms > 0)
+    absl::StrAppend(&text, ", --grow-after ", scenario.growth.after_ms, " events");
   if (scenario.poisoned_step >= 0)
     absl::StrAppend(&text, ", worker 0 dies before step ", scenario.poisoned_step);
   for (const RecoveryFault& fault : scenario.faults) {

@@ -14,6 +14,7 @@
 #include "tests/chaos/recovery_worker.h"
 #include "tests/chaos/recovery_world.h"
 #include "tools/hosts/host_list.h"
+#include "tools/launch/growth_policy.h"
 #include "tools/launch/restart_policy.h"
 
 namespace weir::chaos {
@@ -27,11 +28,13 @@ struct RecoveryScenario {
   store::Retention retention;
   bool is_elastic = true;  // otherwise all processes start again after a failure
   launch::RestartLimits limits;
-  int64_t buddy_every = 0;         // steps between copies for buddies; 0: none
-  hosts::HostList hosts;           // empty: one machine
-  int spares = 0;                  // the hosts at the end of the list that are in reserve
-  int64_t min_devices = 0;         // 0: the mesh never becomes smaller
-  bool tells_broken = false;       // as in WorkerFacts
+  int64_t buddy_every = 0;  // steps between copies for buddies; 0: none
+  hosts::HostList hosts;    // empty: one machine
+  int spares = 0;           // the hosts at the end of the list that are in reserve
+  int64_t min_devices = 0;  // 0: the mesh never becomes smaller
+  // Of a mesh that has become smaller; times are events.
+  launch::GrowthLimits growth = {.after_ms = 0};  // 0: it never grows again
+  bool tells_broken = false;                      // as in WorkerFacts
   bool changes_at_resume = false;  // a resumed run has another mesh and other batches
   int64_t poisoned_step = -1;      // a worker dies each time before this step; -1: none
   std::vector<RecoveryFault> faults;

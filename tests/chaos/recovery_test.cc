@@ -34,6 +34,7 @@ TEST(RecoveryTest, JobsSurviveFaultsAtEveryPoint) {
     all.hosts_lost += outcome.hosts_lost;
     all.moved_workers += outcome.moved_workers;
     all.mesh_changes += outcome.mesh_changes;
+    all.growths += outcome.growths;
   }
   // Each way of recovery is taken often.
   EXPECT_GT(all.faults, static_cast<int64_t>(kSeeds / 2));
@@ -49,6 +50,7 @@ TEST(RecoveryTest, JobsSurviveFaultsAtEveryPoint) {
   EXPECT_GT(all.hosts_lost, static_cast<int64_t>(kSeeds / 20));
   EXPECT_GT(all.moved_workers, static_cast<int64_t>(kSeeds / 100));
   EXPECT_GT(all.mesh_changes, static_cast<int64_t>(kSeeds / 40));
+  EXPECT_GT(all.growths, static_cast<int64_t>(kSeeds / 100));
 }
 
 TEST(RecoveryTest, TheSameSeedGivesTheSameStory) {

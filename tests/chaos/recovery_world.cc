@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kEventsMax = 60'000;
 // A process that is killed as it writes ends at one of so many operations on the disk.
 constexpr int64_t kOperationsOfWriting = 8;
+// At one of so many looks the time for hellos is over.
+constexpr uint64_t kLooksForHellos = 80;
 
 using Kind = launch::FailureEvent::Kind;
 
@@ -42,6 +44,7 @@ const char* Name(RecoveryPhase phase) {
     case RecoveryPhase::kMove: return "move";
     case RecoveryPhase::kJoin: return "join";
     case RecoveryPhase::kLoad: return "load";
+    case RecoveryPhase::kGrow: return "grow";
   }
   return "?";
 }
@@ -154,6 +157,7 @@ void RecoveryWorld::StartStarter() {
   }
   loses_power_ = is_gone_ = false;
   hosts_ = RecoveryHosts();  // a person gives hosts that live
+  sought_.clear();
   starter_files_ = std::make_unique<disk::ProcessFiles>(&disk_);
 }
 
@@ -329,6 +333,7 @@ bool RecoveryWorld::Step() {
   if (!hellos_.empty()) choices_.emplace_back(Event::kGreet, nullptr);
   if (!notices_.empty()) choices_.emplace_back(Event::kNotice, nullptr);
   if (!lost_.empty()) choices_.emplace_back(Event::kTakeLost, nullptr);
+  if (!sought_.empty()) choices_.emplace_back(Event::kHostComes, nullptr);
   if (choices_.empty()) return false;
   if (++now_ > kEventsMax) {
     Violate("the run does not end");
@@ -362,6 +367,7 @@ void RecoveryWorld::Do(Event event, Process* process) {
       failures_.insert(failures_.end(), lost_.begin(), lost_.end());
       lost_.clear();
       return;
+    case Event::kHostComes: return HostComes();
     case Event::kEnd:
       process->files->Kill();
       std::erase_if(lingering_, [&](const auto& one) { return one.get() == process; });
@@ -597,7 +603,7 @@ absl::StatusOr<IdVector<WorkerId, VirtualAnswer>> RecoveryWorld::Call(
 
 // --- The fleet ---
 
-absl::Status RecoveryWorld::WaitForHellos() {
+absl::Status RecoveryWorld::WaitForHellos(HelloLimit limit) {
   absl::Status verdict;
   const bool goes_on = Await("hellos", [&] {
     bool has_all = true;
@@ -610,9 +616,19 @@ absl::Status RecoveryWorld::WaitForHellos() {
       if (event.kind == Kind::kExit)
         verdict.Update(absl::UnavailableError(LabelOf(event.worker) + " ended before its hello"));
     }
+    if (limit == HelloLimit::kMayPass && !has_all && Draw(kLooksForHellos) == 0)
+      verdict.Update(absl::DeadlineExceededError("not all have said hello"));
     return has_all || !verdict.ok();
   });
   return goes_on ? verdict : absl::CancelledError("the starter is gone");
+}
+
+void RecoveryWorld::AwaitWhoComes() {
+  Await("hellos of those who still start", [this] {
+    return std::none_of(workers_.begin(), workers_.end(), [this](WorkerId worker) {
+      return presence_[worker] == Presence::kAwaited && processes_[worker]->worker != nullptr;
+    });
+  });
 }
 
 }  // namespace weir::chaos

@@ -48,8 +48,8 @@ enum class RecoveryPhase : uint8_t {
   kMove,      // states move between workers
   kJoin,      // buddies join
   kLoad,      // states are read from files
+  kGrow,      // all states are copied, before the mesh grows
 };
-inline constexpr int kNumRecoveryPhases = static_cast<int>(RecoveryPhase::kLoad) + 1;
 const char* Name(RecoveryPhase phase);
 
 struct RecoveryFault {
@@ -123,14 +123,20 @@ class RecoveryWorld final : public WorkerWorld {
     std::vector<WorkerId> lost;
   };
   Foreseen Foresee() const;
+  // As Fleet::CanGrow, Fleet::SeekLostHosts and Fleet::BeginGrowth.
+  bool CanGrow() const;
+  void SeekLostHosts();
+  absl::Status BeginGrowth();
   // As Fleet::BeginEpoch, Fleet::Spread and Fleet::DismissIdle.
   enum class Replace : uint8_t { kAll, kNone };
   absl::Status BeginEpoch(Replace replace);
   absl::StatusOr<IdVector<WorkerId, std::vector<RankId>>> Spread(int num_ranks) const;
   void SetFacts(std::shared_ptr<const WorkerFacts> facts) { facts_ = std::move(facts); }
   void DismissIdle();
-  // The workers of the job, and what Fleet tells of them and of its hosts.
+  // The workers of the job, and what Fleet tells of them and of its hosts. num_workers() counts
+  // those, too, that have left the job.
   const std::vector<WorkerId>& workers() const { return workers_; }
+  size_t num_workers() const { return processes_.size(); }
   int num_ranks_at_start() const;
   int NumRanksLeft() const;
   const RecoveryHosts& hosts() const { return hosts_; }
@@ -232,6 +238,7 @@ class RecoveryWorld final : public WorkerWorld {
     kGreet,
     kNotice,
     kTakeLost,
+    kHostComes,
     kEnd
   };
 
@@ -241,7 +248,10 @@ class RecoveryWorld final : public WorkerWorld {
   // Waits until `is_done` returns true. Returns false if the starter is gone or nothing happens.
   template <typename IsDone>
   bool Await(const char* what, const IsDone& is_done);
-  absl::Status WaitForHellos();
+  // kMayPass: the time to say hello may be over before all have said it.
+  enum class HelloLimit : uint8_t { kNever, kMayPass };
+  absl::Status WaitForHellos(HelloLimit limit = HelloLimit::kNever);
+  void AwaitWhoComes();
 
   std::unique_ptr<Process> StartProcess(WorkerId worker);
   absl::Status StartOneAnew(WorkerId worker, const std::vector<WorkerId>& starting);
@@ -249,6 +259,11 @@ class RecoveryWorld final : public WorkerWorld {
   void Leave(const std::vector<WorkerId>& gone);
   bool IsOfJob(WorkerId worker) const;
   std::vector<WorkerId> WorkersToStart() const;
+  std::vector<WorkerId> WorkersAway() const;
+  bool AllAreThere() const;
+  void AnnounceEpoch();
+  void FailToCome(WorkerId worker, const std::string& reason);
+  void HostComes();
   void Kill(Process* process, const std::string& how);
   void LoseHost(uint64_t who);
   void LoseStarter(bool loses_power);
@@ -276,6 +291,7 @@ class RecoveryWorld final : public WorkerWorld {
   std::vector<WorkerId> workers_;       // of the job
   IdVector<WorkerId, size_t> room_of_;  // for ranks
   RecoveryHosts hosts_;
+  std::vector<HostId> sought_;                       // lost hosts that may come, or not
   std::vector<std::unique_ptr<Process>> lingering_;  // of a starter that is gone
   std::vector<VirtualGroup> gone_groups_;  // of processes that were killed, without values
   std::vector<Hello> hellos_;

@@ -251,7 +251,8 @@ class Fleet {
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<WorkerId> WorkersToStart() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<IdVector<WorkerId, HostId>> PlacesFromNowOn() const ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<IdVector<WorkerId, HostId>> PlacesOf(const std::vector<WorkerId>& workers) const
+  absl::StatusOr<IdVector<WorkerId, HostId>> PlacesOf(const std::vector<WorkerId>& workers,
+                                                      const std::vector<WorkerId>& starting) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<WorkerId> WorkersAway() const;
   absl::Status CheckAllAreThere() const ABSL_LOCKS_EXCLUDED(mutex_);

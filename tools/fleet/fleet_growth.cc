@@ -26,7 +26,7 @@ bool Fleet::CanGrow() {
   if (!may_recover_.load() || WorkersAway().empty()) return false;
   bool have_places = true;
   LetWatcherDo([this, &have_places] {
-    have_places = on_hosts_ == nullptr || PlacesOf(AllOf(ranks_of_)).ok();
+    have_places = on_hosts_ == nullptr || PlacesOf(AllOf(ranks_of_), WorkersAway()).ok();
   });
   return have_places;
 }

@@ -214,21 +214,21 @@ int Fleet::num_ranks_left() const {
 
 // Returns where the workers of the job are from now on.
 absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesFromNowOn() const {
-  return PlacesOf(workers());
+  return PlacesOf(workers(), {});
 }
 
-// Returns where these workers are from now on. kFailedPrecondition: a host is lost, and no other
-// takes its place.
+// Returns where these workers are from now on; those that are `starting` have no process.
+// kFailedPrecondition: a host is lost, and no other takes its place.
 absl::StatusOr<IdVector<WorkerId, HostId>> Fleet::PlacesOf(
-    const std::vector<WorkerId>& workers) const {
+    const std::vector<WorkerId>& workers, const std::vector<WorkerId>& starting) const {
   IdVector<WorkerId, HostId> host_of;
   {
     MutexLock lock(&mutex_);
     host_of = host_of_;
   }
   const std::set<HostId> lost = LostHosts();
-  std::optional<IdVector<WorkerId, HostId>> places =
-      ReplaceHostsOf(workers, options_.listed_hosts, lost, host_of);
+  std::optional<IdVector<WorkerId, HostId>> places = fleet::PlacesFromNowOn(
+      workers, starting, options_.listed_hosts, lost, {options_.host_of, host_of});
   if (places.has_value()) return *std::move(places);
   std::set<std::string> names;
   for (const WorkerId worker : workers) {
@@ -299,7 +299,7 @@ Fleet::Replacement Fleet::Foresee() const {
 // Takes places for these workers where their hosts are lost, for all at once: a host without slots
 // has no room beside the processes that have come before.
 absl::Status Fleet::TakePlaces(const std::vector<WorkerId>& starting) {
-  WEIR_ASSIGN_OR_RETURN(const auto places, PlacesFromNowOn());
+  WEIR_ASSIGN_OR_RETURN(const auto places, PlacesOf(workers(), starting));
   MutexLock lock(&mutex_);
   for (const WorkerId worker : starting) host_of_[worker] = places[worker];
   return absl::OkStatus();

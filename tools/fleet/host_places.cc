@@ -43,9 +43,19 @@ absl::StatusOr<IdVector<WorkerId, HostId>> PlaceOnLiving(const hosts::HostList& 
 std::optional<IdVector<WorkerId, HostId>> ReplaceHosts(const hosts::HostList& listed,
                                                        const std::set<HostId>& lost,
                                                        const IdVector<WorkerId, HostId>& host_of) {
-  IdVector<HostId, int> counts(listed.size(), 0);
-  for (const HostId host : host_of) ++counts[host];
-  const int fullest = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
+  std::vector<WorkerId> workers;
+  for (const WorkerId worker : host_of.ids()) workers.push_back(worker);
+  return PlacesFromNowOn(workers, {}, listed, lost, {host_of, host_of});
+}
+
+std::optional<IdVector<WorkerId, HostId>> PlacesFromNowOn(const std::vector<WorkerId>& workers,
+                                                          const std::vector<WorkerId>& starting,
+                                                          const hosts::HostList& listed,
+                                                          const std::set<HostId>& lost,
+                                                          const WorkerPlaces& places) {
+  IdVector<HostId, int> counts(listed.size(), 0), at_start(listed.size(), 0);
+  for (const HostId host : places.at_start) ++at_start[host];
+  const int fullest = at_start.empty() ? 0 : *std::max_element(at_start.begin(), at_start.end());
   const auto room = [&](HostId host) {
     if (lost.count(host) > 0) return 0;
     if (listed[host].slots > 0) return std::max(listed[host].slots - counts[host], 0);
@@ -62,36 +72,38 @@ std::optional<IdVector<WorkerId, HostId>> ReplaceHosts(const hosts::HostList& li
     }
     return best;
   };
-  IdVector<WorkerId, HostId> places = host_of;
   std::map<HostId, std::vector<WorkerId>> moving;
-  for (const WorkerId worker : host_of.ids()) {
-    if (lost.count(host_of[worker]) > 0) moving[host_of[worker]].push_back(worker);
+  const auto stay_or_move = [&](WorkerId worker, bool has_room) {
+    const HostId host = places.now[worker];
+    if (lost.count(host) == 0 && has_room) {
+      ++counts[host];
+    } else {
+      moving[host].push_back(worker);
+    }
+  };
+  for (const WorkerId worker : workers) {
+    const bool starts = std::count(starting.begin(), starting.end(), worker) > 0;
+    if (!starts) stay_or_move(worker, true);
   }
-  for (auto& [host, workers] : moving) {
-    while (!workers.empty()) {
-      const int count = static_cast<int>(workers.size());
+  for (const WorkerId worker : starting) {
+    const HostId host = places.now[worker];
+    const int most = listed[host].slots > 0 ? listed[host].slots : fullest;
+    stay_or_move(worker, counts[host] < std::max(most, at_start[host]));
+  }
+  IdVector<WorkerId, HostId> from_now_on = places.now;
+  for (auto& [host, together] : moving) {
+    std::sort(together.begin(), together.end());
+    while (!together.empty()) {
+      const int count = static_cast<int>(together.size());
       const HostId to = best_for(count);
       if (!to.has_value()) return std::nullopt;
       const int taken = std::min(room(to), count);
-      for (int i = 0; i < taken; ++i) places[workers[static_cast<size_t>(i)]] = to;
+      for (int i = 0; i < taken; ++i) from_now_on[together[static_cast<size_t>(i)]] = to;
       counts[to] += taken;
-      workers.erase(workers.begin(), workers.begin() + taken);
+      together.erase(together.begin(), together.begin() + taken);
     }
   }
-  return places;
-}
-
-std::optional<IdVector<WorkerId, HostId>> ReplaceHostsOf(
-    const std::vector<WorkerId>& workers, const hosts::HostList& listed,
-    const std::set<HostId>& lost, const IdVector<WorkerId, HostId>& host_of) {
-  IdVector<WorkerId, HostId> of_job;  // of_job[i]: of the i-th worker of the job
-  for (const WorkerId worker : workers) of_job.push_back(host_of[worker]);
-  const std::optional<IdVector<WorkerId, HostId>> places = ReplaceHosts(listed, lost, of_job);
-  if (!places.has_value()) return std::nullopt;
-  IdVector<WorkerId, HostId> all = host_of;
-  for (const WorkerId i : places->ids())
-    all[workers[static_cast<size_t>(i.value())]] = (*places)[i];
-  return all;
+  return from_now_on;
 }
 
 }  // namespace weir::fleet

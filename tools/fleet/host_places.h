@@ -37,11 +37,20 @@ std::optional<IdVector<WorkerId, HostId>> ReplaceHosts(const hosts::HostList& li
                                                        const std::set<HostId>& lost,
                                                        const IdVector<WorkerId, HostId>& host_of);
 
-// Returns what ReplaceHosts returns for those workers that the job still has. The places of the
-// others stay, and take no room.
-std::optional<IdVector<WorkerId, HostId>> ReplaceHostsOf(const std::vector<WorkerId>& workers,
-                                                         const hosts::HostList& listed,
-                                                         const std::set<HostId>& lost,
-                                                         const IdVector<WorkerId, HostId>& host_of);
+// The hosts of workers: at the start of the job, and now. A worker that is away has its last host.
+struct WorkerPlaces {
+  IdVector<WorkerId, HostId> at_start, now;
+};
+// Returns the hosts of the workers of a job from now on. Those of lost hosts move as in
+// ReplaceHosts. A worker of `starting`, which has no process, moves likewise if its host has no
+// room for it: while it was away, workers of a lost host may have moved there. A host that is
+// listed without slots has room for as many workers as the fullest host had at the start. The
+// places of workers that are not of the job stay, and take no room. nullopt: there is no room.
+// Precondition: `workers` has those of `starting`.
+std::optional<IdVector<WorkerId, HostId>> PlacesFromNowOn(const std::vector<WorkerId>& workers,
+                                                          const std::vector<WorkerId>& starting,
+                                                          const hosts::HostList& listed,
+                                                          const std::set<HostId>& lost,
+                                                          const WorkerPlaces& places);
 
 }  // namespace weir::fleet

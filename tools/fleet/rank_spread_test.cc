@@ -90,6 +90,29 @@ TEST(RankSpreadTest, FreeSlotsTakeThePlaceOfALostHost) {
   EXPECT_TRUE(Replaced(slots, {HostId(1), HostId(2), HostId(3)}, {0, 0, 1, 1}).empty());
 }
 
+IdVector<WorkerId, HostId> HostsOf(const std::vector<int>& host_of) {
+  IdVector<WorkerId, HostId> hosts;
+  for (const int host : host_of) hosts.emplace_back(host);
+  return hosts;
+}
+
+TEST(RankSpreadTest, AWorkerThatComesBackTakesNoPlaceThatOthersHaveTaken) {
+  const std::vector<WorkerId> all = {WorkerId(0), WorkerId(1), WorkerId(2)};
+  const IdVector<WorkerId, HostId> at_start = HostsOf({0, 1, 2});
+  const auto places = [&](const hosts::HostList& listed, const std::set<HostId>& lost,
+                          const std::vector<int>& now) {
+    return PlacesFromNowOn(all, {WorkerId(2)}, listed, lost, {at_start, HostsOf(now)});
+  };
+  const hosts::HostList three = {{"a"}, {"b"}, {"c"}}, four = {{"a"}, {"b"}, {"c"}, {"d"}};
+  EXPECT_EQ(places(three, {}, {0, 1, 2}), HostsOf({0, 1, 2})) << "nobody took its place";
+  // Worker 0 went to the host of worker 2 when host a was lost.
+  EXPECT_EQ(places(three, {HostId(0)}, {2, 1, 2}), std::nullopt);
+  EXPECT_EQ(places(four, {HostId(0)}, {2, 1, 2}), HostsOf({2, 1, 3}));
+  EXPECT_EQ(places(three, {}, {2, 1, 2}), HostsOf({2, 1, 0})) << "host a is there again";
+  const hosts::HostList slots = {{"a", 1}, {"b", 2}, {"c", 1}};
+  EXPECT_EQ(places(slots, {HostId(0)}, {2, 1, 2}), HostsOf({2, 1, 1}));
+}
+
 TEST(RankSpreadTest, SparesGetProcessesInThePlaceOfHostsThatAreLostAlone) {
   FleetOptions options = OnHosts({{"a"}, {"b"}, {"c"}});
   options.spares = 1;
