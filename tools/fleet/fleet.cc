@@ -533,6 +533,7 @@ void Fleet::AwaitRemaining() {
 launch::FailureReport Fleet::Finish(const absl::Status& status) {
   if (!watcher_.joinable()) return {};
   bool failed = !status.ok();
+  launch::FailedJob job;
   {
     MutexLock lock(&mutex_);
     if (absl::IsUnavailable(status) || absl::IsAborted(status) ||
@@ -546,19 +547,17 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
       });
     }
     failed = failed || !failures_.empty();
+    job.events = failures_;
   }
   control::Coordinator* const coordinator = this->coordinator();
   if (coordinator != nullptr) {
-    if (failed) {
+    if (failed) {  // workers that end now follow
       coordinator->Abort(absl::CancelledError("the job has failed"));
     } else {
       coordinator->Shutdown(kShutdownMs);
+      MutexLock lock(&mutex_);
+      job.events = failures_;
     }
-  }
-  launch::FailedJob job;
-  {
-    MutexLock lock(&mutex_);
-    job.events = failures_;
   }
   IdVector<WorkerId, int64_t> clock_offset_ns(ranks_of_.size(), 0);
   if (coordinator != nullptr) {

@@ -3,8 +3,20 @@
 // workers of another build. tests/processes tries the same with whole jobs.
 #include "tools/fleet/fleet.h"
 
-#include <sstream>
+#include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/fleet/fleet_start.h"
@@ -17,6 +29,28 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+
+std::string FileText(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// Returns the processes of workers that this process has started, by the labels of their ranks.
+std::vector<pid_t> WorkersWith(const std::vector<std::string>& labels) {
+  std::vector<pid_t> workers;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    const std::vector<std::string> arguments =
+        absl::StrSplit(FileText(entry.path() / "cmdline"), '\0');
+    const std::string parent = absl::StrCat("PPid:\t", ::getpid(), "\n");
+    const bool is_child = absl::StrContains(FileText(entry.path() / "status"), parent);
+    if (is_child && arguments.size() > 2 &&
+        std::find(labels.begin(), labels.end(), arguments[2]) != labels.end())
+      workers.push_back(pid);
+  }
+  return workers;
+}
 
 class FleetTest : public ::testing::Test {
  protected:
@@ -171,9 +205,15 @@ TEST_F(FleetTest, ProcessesThatAreKilledAtOnceAreOneLossAndStartAnew) {
   Launch(4);
   ASSERT_EQ(launched_, absl::OkStatus());
   fleet_->AllowRecovery();
+  const std::vector<pid_t> victims = WorkersWith({"ranks 2-3", "ranks 6-7"});
+  ASSERT_EQ(victims.size(), 2u);
+  std::thread killer([&victims] {
+    for (const pid_t victim : victims) ::kill(victim, SIGKILL);
+  });
   IdVector<WorkerId, proto::WorkerCommand> commands(4, CommandFor(Script::kAnswers));
-  commands[WorkerId(1)] = commands[WorkerId(3)] = CommandFor(Script::kIsKilled);
+  commands[WorkerId(1)] = commands[WorkerId(3)] = CommandFor(Script::kWaits);
   EXPECT_FALSE(fleet_->CallEach(commands, Fleet::Watch::kNone).ok());
+  killer.join();
   const launch::FailureReport report = fleet_->ReportLoss();
   EXPECT_THAT(report.everyone, ::testing::UnorderedElementsAre("ranks 2-3", "ranks 6-7"));
   const auto anew = fleet_->BeginEpoch();

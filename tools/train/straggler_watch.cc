@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +16,8 @@ constexpr double kSameWork = 0.02;  // promises that differ by less are equal
 // The least share of its time in acts for which a rank's thread has a core. Below this share the
 // rank waits for a core.
 constexpr double kHasNoCore = 0.75;
-// The least share of the time in acts that is measured. Below this share, the long acts are those
-// that others interrupted.
+// The least share of the time in acts that is measured. An act is measured if the act before it of
+// the same actor was long. Below this share, the long acts are others each time.
 constexpr double kMeasuredMin = 0.3;
 constexpr size_t kPeersShown = 3;
 
@@ -25,8 +26,8 @@ struct Window {
   RankId rank;
   double planned_ns = 0;
   double slowness = 0;  // time in acts over what the plan promises
-  // The share of the time in long acts for which its thread had a core. 1 if these acts are few.
-  double core_share = 1;
+  // The share of the time in measured acts for which its thread had a core; none: they are few.
+  std::optional<double> core_share;
 };
 
 double Median(std::vector<double> values) {
@@ -41,6 +42,17 @@ std::string PeersText(std::vector<RankId> ranks) {
   ranks.resize(ranks.size() - more);
   return absl::StrCat(ranks.size() + more == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "),
                       more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
+
+// Returns why acts take long whose rank has a core for that share of the time.
+std::string CoreText(std::optional<double> core_share) {
+  if (!core_share.has_value())
+    return "its device is slower, or other programs use its core now and then";
+  if (*core_share >= kHasNoCore) return "its device is slower, or shared";
+  return absl::StrFormat(
+      "it had a core for only %.0f %% of that time: other programs use it, or the process is "
+      "stopped now and then",
+      *core_share * 100);
 }
 
 }  // namespace
@@ -68,10 +80,11 @@ std::vector<Straggler> StragglerWatch::EndWindow(const std::vector<actors::RankW
     if (planned <= 0) continue;
     const double measured = static_cast<double>(now.measured_ns - before.measured_ns);
     const double busy = static_cast<double>(now.busy_ns - before.busy_ns);
-    stages[now.stage].push_back({now.rank, planned, busy / planned,
-                                 measured > kMeasuredMin * busy
-                                     ? static_cast<double>(now.cpu_ns - before.cpu_ns) / measured
-                                     : 1.0});
+    stages[now.stage].push_back(
+        {now.rank, planned, busy / planned,
+         measured > kMeasuredMin * busy
+             ? std::optional(static_cast<double>(now.cpu_ns - before.cpu_ns) / measured)
+             : std::nullopt});
   }
   std::vector<Straggler> found;
   for (const auto& [stage, windows] : stages) {
@@ -93,12 +106,7 @@ std::vector<Straggler> StragglerWatch::EndWindow(const std::vector<actors::RankW
           {window.rank,
            absl::StrFormat(
                "for %.0f s its acts have taken %.1f times as long as the same acts of %s; %s",
-               slow_seconds_, factor, PeersText(peers),
-               window.core_share < kHasNoCore
-                   ? absl::StrFormat("it had a core for only %.0f %% of that time: other programs "
-                                     "use it, or the process is stopped now and then",
-                                     window.core_share * 100)
-                   : std::string("its device is slower, or shared"))});
+               slow_seconds_, factor, PeersText(peers), CoreText(window.core_share))});
     }
   }
   return found;

@@ -23,9 +23,10 @@ class Job {
     for (size_t rank = 0; rank < stages.size(); ++rank)
       work_.push_back({RankId(static_cast<int>(rank)), stages[rank]});
   }
-  // `slowness` of each rank; `core` is the share of a core that slow ranks have.
-  std::vector<std::string> Bursts(int bursts, const std::vector<double>& slowness,
-                                  double core = 1) {
+  // `slowness` of each rank; `core` is the share of a core that slow ranks have, and `measured` the
+  // share of the time in acts that is measured.
+  std::vector<std::string> Bursts(int bursts, const std::vector<double>& slowness, double core = 1,
+                                  double measured = 0.9) {
     std::vector<std::string> lines;
     for (int i = 0; i < bursts; ++i) {
       for (size_t rank = 0; rank < work_.size(); ++rank) {
@@ -33,8 +34,9 @@ class Job {
         work_[rank].planned_ns += planned;
         work_[rank].busy_ns += static_cast<int64_t>(slowness[rank] * static_cast<double>(planned));
         const double busy = slowness[rank] * static_cast<double>(planned);
-        work_[rank].measured_ns += static_cast<int64_t>(0.9 * busy);
-        work_[rank].cpu_ns += static_cast<int64_t>(0.9 * busy * (slowness[rank] > 1 ? core : 1));
+        work_[rank].measured_ns += static_cast<int64_t>(measured * busy);
+        work_[rank].cpu_ns +=
+            static_cast<int64_t>(measured * busy * (slowness[rank] > 1 ? core : 1));
       }
       for (const Straggler& slow : watch_.Look(work_, 0.5)) lines.push_back(slow.Text());
     }
@@ -58,6 +60,12 @@ TEST(StragglerWatchTest, ARankWhoseActsTakeLongerThanItsPeersIsNamedOnce) {
 TEST(StragglerWatchTest, OneThatHasNoCoreIsToldApartFromASlowDevice) {
   EXPECT_THAT(Job({0, 0}).Bursts(100, {1, 3}, 0.33),
               ::testing::ElementsAre(HasSubstr("it had a core for only 33 % of that time")));
+}
+
+TEST(StragglerWatchTest, WithFewMeasuredActsBothReasonsArePossible) {
+  EXPECT_THAT(Job({0, 0}).Bursts(100, {1, 3}, 0.33, 0.2),
+              ::testing::ElementsAre(HasSubstr("as long as the same acts of rank 0; its device is "
+                                               "slower, or other programs use its core now and")));
 }
 
 TEST(StragglerWatchTest, SlownessMustLast) {
