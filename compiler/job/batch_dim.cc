@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/job/import_function.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -52,22 +53,6 @@ const proto::Function* MainOf(const proto::Job& job) {
 }
 
 }  // namespace
-
-absl::Status NoMain(const proto::Job& job) {
-  std::vector<std::string> names;
-  for (const proto::Function& function : job.graph().function()) names.push_back(function.name());
-  const std::string& main = job.graph().main();
-  std::string meant = Nearest(main, names);
-  if (meant.empty() && names.size() == 1) meant = names[0];
-  constexpr size_t kNamesMax = 16;
-  const bool lists = !names.empty() && names.size() <= kNamesMax;
-  return Rejected(
-      {"W0410", "graph",
-       absl::StrCat("`main` to name a function",
-                    lists ? absl::StrCat(" of the graph (", absl::StrJoin(names, ", "), ")") : ""),
-       main.empty() ? "nothing" : absl::StrCat("\"", main, "\""),
-       meant.empty() ? "" : absl::StrCat("main: \"", meant, "\"")});
-}
 
 absl::StatusOr<std::string> BatchDim(const proto::Job& job, const ops::DimTable& dims) {
   const std::string& given = job.training().batch_dim();

@@ -18,7 +18,4 @@ namespace weir::compiler {
 // table (W0904), or there is no `main` (W0410).
 absl::StatusOr<std::string> BatchDim(const proto::Job& job, const ops::DimTable& dims);
 
-// Returns the error (W0410) for a graph whose `main` names no function.
-absl::Status NoMain(const proto::Job& job);
-
 }  // namespace weir::compiler

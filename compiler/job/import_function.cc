@@ -50,6 +50,16 @@ std::string NodeWhere(const std::string& function, const weir::proto::Node& node
       node.name().empty() ? absl::StrCat("node ", index, " (", node.op(), ")") : node.name());
 }
 
+// More names of functions are not listed in an error.
+constexpr size_t kFunctionsShown = 16;
+
+// Returns the function that a wrong name means: the nearest one, or the only one; "": unknown.
+std::string MeantFunction(const std::string& name, const std::vector<std::string>& functions) {
+  std::string meant = Nearest(name, functions);
+  if (meant.empty() && functions.size() == 1) meant = functions[0];
+  return meant;
+}
+
 }  // namespace
 
 absl::StatusOr<Attributes> ImportAttributes(
@@ -115,6 +125,20 @@ std::string FunctionWhere(const std::string& function) {
   return absl::StrCat("function ", function);
 }
 
+absl::Status NoMain(const proto::Job& job) {
+  std::vector<std::string> names;
+  for (const proto::Function& function : job.graph().function()) names.push_back(function.name());
+  const std::string& main = job.graph().main();
+  const std::string meant = MeantFunction(main, names);
+  const bool lists = !names.empty() && names.size() <= kFunctionsShown;
+  return Rejected(
+      {"W0410", "graph",
+       absl::StrCat("`main` to name a function",
+                    lists ? absl::StrCat(" of the graph (", absl::StrJoin(names, ", "), ")") : ""),
+       main.empty() ? "nothing" : absl::StrCat("\"", main, "\""),
+       meant.empty() ? "" : absl::StrCat("main: \"", meant, "\"")});
+}
+
 absl::StatusOr<const weir::proto::Function*> CalledFunction(const GraphFunctions& functions,
                                                             const weir::proto::Node& node,
                                                             const std::string& caller,
@@ -130,13 +154,11 @@ absl::StatusOr<const weir::proto::Function*> CalledFunction(const GraphFunctions
                                    });
     if (name != caller && !calls) names.push_back(name);
   }
-  std::string meant = Nearest(node.function(), names);
-  if (meant.empty() && names.size() == 1) meant = names[0];
-  constexpr size_t kNamesMax = 16;
+  const std::string meant = MeantFunction(node.function(), names);
   return Rejected({"W0418", where, "`function` to name a function of the graph",
                    node.function().empty() ? "none" : absl::StrCat("\"", node.function(), "\""),
                    !meant.empty() ? absl::StrCat("function: \"", meant, "\"")
-                   : names.empty() || names.size() > kNamesMax
+                   : names.empty() || names.size() > kFunctionsShown
                        ? ""
                        : "one of " + absl::StrJoin(names, ", ")});
 }

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 #include "proto/graph.pb.h"
+#include "proto/job.pb.h"
 
 namespace weir::compiler {
 
@@ -20,6 +21,9 @@ inline constexpr int64_t kNodesMax = 1'000'000;  // of a graph, inlined calls co
 inline constexpr int64_t kCallsMax = 10'000;     // of one function, repetitions counted
 
 using Dims = std::map<std::string, sbp::TensorDim>;
+
+// Returns the error (W0410) for a graph whose `main` names no function.
+absl::Status NoMain(const proto::Job& job);
 
 struct InputType {
   sbp::TensorType type;

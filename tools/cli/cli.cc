@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <set>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/wrap_text.h"
@@ -54,7 +56,7 @@ std::vector<std::string> VerbNames(const CLI::App& app) {
 std::vector<std::string> FlagNames(const CLI::App& verb) {
   std::vector<std::string> names;
   for (const CLI::Option* option : verb.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
   }
   return names;
 }
@@ -72,6 +74,21 @@ std::string FullName(const CLI::App* verb) {
   return name;
 }
 
+// Returns the flag of the verb that an unknown flag means, without the dashes of both; "": none.
+std::string MeantFlag(const CLI::App& verb, const std::string& flag) {
+  // Flags that name files of weights, each for other verbs.
+  constexpr absl::string_view kOfWeights[] = {"weights", "init", "resume"};
+  const std::vector<std::string> names = FlagNames(verb);
+  const auto is_name = [&names](absl::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const std::string nearest = Nearest(flag, names);
+  const bool is_of_weights =
+      std::find(std::begin(kOfWeights), std::end(kOfWeights), flag) != std::end(kOfWeights);
+  const auto meant = std::find_if(std::begin(kOfWeights), std::end(kOfWeights), is_name);
+  return is_of_weights && meant != std::end(kOfWeights) ? std::string(*meant) : nearest;
+}
+
 // Returns the message of CLI11 with the nearest flag or verb added.
 std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
   CLI::App* verb = DeepestVerb(app);
@@ -81,7 +98,9 @@ std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
     if (word == "--") break;  // what follows is a program with flags of its own
     bool is_flag = word.size() > 1 && word[0] == '-';
     std::string bare = word.substr(0, word.find('='));
-    std::string nearest = Nearest(bare, is_flag ? FlagNames(*verb) : VerbNames(*verb));
+    std::string nearest = is_flag ? MeantFlag(*verb, std::string(absl::StripPrefix(bare, "--")))
+                                  : Nearest(bare, VerbNames(*verb));
+    if (is_flag && !nearest.empty()) nearest = "--" + nearest;
     if (is_flag) text = absl::StrCat(FullName(verb), ": unknown flag ", bare);
     if (!is_flag && !VerbNames(*verb).empty())
       text = absl::StrCat(FullName(verb), ": unknown verb ", bare);

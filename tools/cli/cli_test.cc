@@ -114,6 +114,10 @@ TEST(CliTest, AnUnknownFlagOrVerbIsWrongUsageAndTheNearestIsNamed) {
   flag = Weir({"zoo", "gpt", "--hiden=5"});
   EXPECT_EQ(flag.code, 2);
   EXPECT_THAT(flag.err, HasSubstr("Try: --hidden"));
+  flag = Weir({"export", "x", "--init", "w.st"});
+  EXPECT_THAT(flag.err, HasSubstr("unknown flag --init. Try: --weights"));
+  flag = Weir({"train", "x", "--weights", "w.st"});
+  EXPECT_THAT(flag.err, HasSubstr("unknown flag --weights. Try: --init"));
   Outcome verb = Weir({"trian", "x"});
   EXPECT_EQ(verb.code, 2);
   EXPECT_THAT(verb.err, HasSubstr("Try: train"));

@@ -254,6 +254,8 @@ class Fleet {
   absl::StatusOr<IdVector<WorkerId, HostId>> PlacesOf(const std::vector<WorkerId>& workers,
                                                       const std::vector<WorkerId>& starting) const
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns for each worker whether its process runs and is connected.
+  IdVector<WorkerId, bool> WhoIsThere() const;
   std::vector<WorkerId> WorkersAway() const;
   absl::Status CheckAllAreThere() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status StartReturning(const std::vector<WorkerId>& returning) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -262,6 +264,7 @@ class Fleet {
   void FailToCome(WorkerId worker, const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for the workers of a new epoch. kUnavailable as soon as the process of one has ended.
   absl::Status WaitForHellos() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for those alone whose processes run, whoever else is lost meanwhile.
   void AwaitWhoComes() ABSL_LOCKS_EXCLUDED(mutex_);
   void DoRequest() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -155,15 +155,21 @@ std::vector<WorkerId> Fleet::WorkersToStart() const {
     lost = LostWorkers();
   }
   if (lost.empty()) return lost;
+  IdVector<WorkerId, bool> is_there = WhoIsThere();
+  for (const WorkerId worker : is_there.ids()) {
+    if (!IsOfJob(worker)) is_there[worker] = true;
+  }
+  return WorkersToReplace(std::move(lost), is_there);
+}
+
+IdVector<WorkerId, bool> Fleet::WhoIsThere() const {
   const std::vector<WorkerId> running = supervisor_->running();
   IdVector<WorkerId, bool> is_there;
   for (const control::WorkerHealth& health : coordinator()->Health()) {
-    const WorkerId worker = is_there.next_id();
-    is_there.push_back(
-        !IsOfJob(worker) ||
-        (health.connected && std::count(running.begin(), running.end(), worker) > 0));
+    const auto processes = std::count(running.begin(), running.end(), is_there.next_id());
+    is_there.push_back(health.connected && processes > 0);
   }
-  return WorkersToReplace(std::move(lost), is_there);
+  return is_there;
 }
 
 absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost, Replace replace) {

@@ -43,14 +43,10 @@ void Fleet::SeekLostHosts() {
 // A process that is lost before the epoch begins belongs to the old one, and its loss is dealt with
 // first.
 absl::Status Fleet::CheckAllAreThere() const {
-  const std::vector<WorkerId> running = supervisor_->running();
-  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
+  const IdVector<WorkerId, bool> is_there = WhoIsThere();
   MutexLock lock(&mutex_);
   bool all_are_there = failures_.empty() && lost_.empty();
-  for (const WorkerId worker : workers_) {
-    all_are_there = all_are_there && health[worker].connected &&
-                    std::count(running.begin(), running.end(), worker) > 0;
-  }
+  for (const WorkerId worker : workers_) all_are_there = all_are_there && is_there[worker];
   return all_are_there ? absl::OkStatus() : absl::UnavailableError("a process of the job is lost");
 }
 

@@ -11,7 +11,7 @@
 
 namespace weir::train {
 
-// Returns what of the facts of a run follows from its ranks and its plans.
+// Returns the facts of a run that follow from its ranks and its plans.
 live::RunFacts RunFactsOf(const RunnerFacts& facts, const PreparedTraining& prepared);
 
 // Returns "gpt: 1.2M parameters, 4 devices (dp=2,tp=2) in 4 processes, 1 thread each, 3.1 MiB per
