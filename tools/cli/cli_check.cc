@@ -15,6 +15,7 @@
 #include "tools/cli/train_arguments.h"
 #include "tools/fleet/rank_spread.h"
 #include "tools/job/data_paths.h"
+#include "tools/plan/trained_text.h"
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/run_checkpoints.h"
@@ -138,12 +139,14 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
     *context->err << WrapText(absl::StrCat("WARNING: ", warning), context->columns) << "\n";
   int64_t parameters = 0;
   for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();
+  const std::string trained = plan::TrainedText(plan);
   *context->out << arguments.train.job.Title(read.job)
                 << " is sound: " << Plural(parameters, "parameter") << " in "
                 << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", "
                 << Plural(ranks, "device") << ", at most " << Plural(prepared.actors, "actor")
                 << " and " << BytesText(static_cast<double>(prepared.bytes_per_device))
                 << (ranks > 1 ? " each" : "") << "\n"
+                << (trained.empty() ? "" : trained + "\n")
                 << (prepared.dataset == nullptr ? "data not looked at"
                                                 : prepared.dataset->Describe())
                 << "\n";

@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/plan/plan_sections.h"
+#include "tools/plan/trained_text.h"
 #include "tools/train/buddy_memory.h"
 #include "tools/train/shared_cores.h"
 
@@ -103,6 +104,8 @@ class Summarizer {
       absl::StrAppend(&text, ", weights updated every ", plan_.updates.every, " steps");
     if (plan_.updates.delay > 0)
       absl::StrAppend(&text, ", gradients ", Plural(plan_.updates.delay, "update"), " old");
+    if (const std::string trained = TrainedText(plan_); !trained.empty())
+      absl::StrAppend(&text, "; ", trained);
     return text;
   }
 
