@@ -1,4 +1,4 @@
-"""Reads safetensors files: eight bytes of header length, a JSON header, then the tensors in row-major order."""
+"""Reads and writes safetensors files: eight bytes of header length, a JSON header, then the tensors in row-major order."""
 
 import json
 import struct
@@ -24,3 +24,15 @@ def read(path):
         values = numpy.frombuffer(data[begin:end], dtype=_DTYPES[entry["dtype"]])
         tensors[name] = torch.from_numpy(values.astype(_WIDE[entry["dtype"]]).reshape(entry["shape"]))
     return tensors, notes
+
+
+def write(path, tensors):
+    """Writes arrays of float32 by name."""
+    header, data = {}, b""
+    for name, values in tensors.items():
+        values = numpy.ascontiguousarray(values, dtype="<f4")
+        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)

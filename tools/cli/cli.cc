@@ -351,6 +351,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddOpsVerb(&app, &context);
   AddDimsVerb(&app, &context);
   AddWeightsVerbs(&app, &context);
+  AddLoraVerbs(&app, &context);
   AddCheckpointVerbs(&app, &context);
   AddDataVerbs(&app, &context);
   AddImportVerb(&app, &context);

@@ -61,6 +61,8 @@ absl::Status CheckArguments(const EvalArguments& arguments, const proto::Job& jo
 
 absl::Status Evaluate(const EvalArguments& arguments, const proto::Job& job, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const std::string init, weights::WeightFileOf(arguments.init));
+  WEIR_ASSIGN_OR_RETURN(const std::string note, NoteOfAdapters(job, init, arguments.job.path));
+  if (!note.empty()) *context->err << note << "\n";
   WEIR_ASSIGN_OR_RETURN(train::Evaluation evaluation,
                         train::EvaluateWeights(job, init, arguments.threads, arguments.job.path));
   *context->out << train::EvaluationText(job, evaluation) << "\n";

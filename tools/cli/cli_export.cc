@@ -18,6 +18,7 @@
 #include "tools/onnx/export_model.h"
 #include "tools/onnx/sharding.h"
 #include "tools/train/output_paths.h"
+#include "tools/weights/adapter_names.h"
 #include "tools/weights/convert_weights.h"
 #include "tools/weights/find_weights.h"
 
@@ -185,6 +186,13 @@ absl::Status ExportSafetensors(const ExportArguments& arguments, CliContext* con
   WEIR_ASSIGN_OR_RETURN(const proto::Job job, arguments.job.Read());
   WEIR_ASSIGN_OR_RETURN(const weights::WeightTypes types, WeightsOfJob(job));
   WEIR_ASSIGN_OR_RETURN(const SharedFile file, OpenChecked(arguments.weights));
+  for (const auto& [name, type] : types) {
+    if (!weights::IsAdapter(name, types)) continue;
+    return Rejected({"W0853", "--safetensors", "a job without adapters, as public names have none",
+                     absl::StrCat("weight ", name),
+                     "`weir lora merge`, and then the export of what it writes with the job "
+                     "without adapters"});
+  }
   weights::ExportOrder order{{arguments.map, arguments.job.path},
                              nullptr,
                              arguments.safetensors_path,

@@ -253,6 +253,9 @@ absl::Status GenerateOn(const hosts::FoundHosts& found, GenerateArguments argume
   if (!products.empty()) console->Say(products);
   WEIR_RETURN_IF_ERROR(ReadOptions(&arguments));
   train::GenerateOptions& options = arguments.options;
+  WEIR_ASSIGN_OR_RETURN(const std::string note,
+                        NoteOfAdapters(job, options.init, options.job_file));
+  if (!note.empty()) console->Say(note);
   if (arguments.fleet.processes == 0 && found.agents.empty())
     return GenerateAndPrint(job, arguments, signals, context);
   options.devices = train::GenerationDevices::kMeshOfJob;

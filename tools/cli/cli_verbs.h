@@ -91,6 +91,7 @@ void AddZooVerbs(CLI::App* app, CliContext* context);      // zoo gpt | llama | 
 void AddOpsVerb(CLI::App* app, CliContext* context);       // ops
 void AddDimsVerb(CLI::App* app, CliContext* context);      // dims
 void AddWeightsVerbs(CLI::App* app, CliContext* context);  // weights check | convert
+void AddLoraVerbs(CLI::App* app, CliContext* context);     // lora add | extract | join | merge
 // checkpoint ls | show | verify | diff | export | import | edit
 void AddCheckpointVerbs(CLI::App* app, CliContext* context);
 void AddDataVerbs(CLI::App* app, CliContext* context);     // data show | build

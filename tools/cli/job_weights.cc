@@ -1,12 +1,15 @@
 #include "tools/cli/job_weights.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
 #include "runtime/store/weight_index.h"
 #include "tools/job/job_file.h"
 #include "tools/train/job_session.h"
+#include "tools/weights/adapter_names.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -33,6 +36,27 @@ absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
   WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> opened,
                         store::SafetensorsReader::Open(file));
   return opened;
+}
+
+absl::StatusOr<std::string> NoteOfAdapters(const proto::Job& job, const std::string& path,
+                                           const std::string& job_file) {
+  // Most jobs have none, and are not compiled for this.
+  const auto has_adapters = [](const proto::Function& function) {
+    return std::any_of(function.parameter().begin(), function.parameter().end(),
+                       [](const proto::Parameter& parameter) {
+                         return weights::AdaptedWeight(parameter.name()).has_value();
+                       });
+  };
+  if (std::none_of(job.graph().function().begin(), job.graph().function().end(), has_adapters))
+    return "";
+  WEIR_ASSIGN_OR_RETURN(const weights::WeightTypes types, WeightsOfJob(job));
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const store::SafetensorsReader> file,
+                        OpenWeights(path));
+  WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
+                        weights::MapWeights(file, {"", job_file}, types));
+  if (mapped.CountFreshAdapters(types) == 0) return "";
+  return absl::StrCat("note: ", file->path(),
+                      " has no adapters, so the job computes what it computes without them");
 }
 
 std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file) {

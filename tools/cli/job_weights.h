@@ -20,6 +20,11 @@ absl::StatusOr<weights::WeightTypes> WeightsOfJob(proto::Job job);
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
     const std::string& path);
 
+// Returns a note for people if the job has adapters and the weights in `path` have none, so that
+// the job computes what it computes without them; else "". Errors: those of MapWeights.
+absl::StatusOr<std::string> NoteOfAdapters(const proto::Job& job, const std::string& path,
+                                           const std::string& job_file);
+
 // Returns the files that processes read to begin with the weights in `path`: those of the weights,
 // and the constants of the map beside the job.
 std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file);

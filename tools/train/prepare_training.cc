@@ -333,6 +333,9 @@ class Preparation {
       if (mapped.shared_map() != nullptr)
         prepared_.notes.push_back(absl::StrCat(
             "the names in ", options_.init, " are those of the map ", mapped.shared_map()->name()));
+      if (mapped.CountFreshAdapters(WeightTypesOf(states)) > 0)
+        prepared_.notes.push_back(
+            absl::StrCat(options_.init, " has no adapters, so they begin with their first values"));
     }
     if (options_.resume.empty()) {
       WarnOfEarlierCheckpoint();

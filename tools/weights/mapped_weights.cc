@@ -1,5 +1,6 @@
 #include "tools/weights/mapped_weights.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "tools/weights/adapter_names.h"
 
 namespace weir::weights {
 namespace {
@@ -37,14 +39,35 @@ bool MappedWeights::IsConstant(const std::string& weight) const {
          constants_->tensors().count(weight) > 0;
 }
 
-bool MappedWeights::IsFresh(const std::string& weight) const {
-  if (map_ == nullptr || !map_->IsFresh(weight)) return false;
+bool MappedWeights::HasSources(const std::string& weight) const {
   const std::optional<SourcesOfWeight> sources = map_->SourcesOf(weight);
-  if (!sources.has_value()) return true;
-  for (const TensorSource& source : sources->from) {
-    if (!NameInFile(source).has_value()) return true;
-  }
-  return false;
+  return sources.has_value() &&
+         std::all_of(sources->from.begin(), sources->from.end(),
+                     [&](const TensorSource& source) { return NameInFile(source).has_value(); });
+}
+
+bool MappedWeights::IsFreshByMap(const std::string& weight) const {
+  return map_ != nullptr && map_->IsFresh(weight) && !HasSources(weight);
+}
+
+bool MappedWeights::IsAbsentAdapter(const std::string& weight) const {
+  return AdaptedWeight(weight).has_value() && file_->tensors().count(weight) == 0 &&
+         (map_ == nullptr || !HasSources(weight));
+}
+
+bool MappedWeights::IsByOwnName(const std::string& weight) const {
+  return map_ == nullptr ||
+         (AdaptedWeight(weight).has_value() && file_->tensors().count(weight) > 0);
+}
+
+bool MappedWeights::IsFresh(const std::string& weight) const {
+  return IsFreshByMap(weight) || IsAbsentAdapter(weight);
+}
+
+int64_t MappedWeights::CountFreshAdapters(const WeightTypes& weights) const {
+  return std::count_if(weights.begin(), weights.end(), [&](const auto& entry) {
+    return IsAdapter(entry.first, weights) && IsFresh(entry.first);
+  });
 }
 
 std::optional<std::string> MappedWeights::NameInFile(const TensorSource& source) const {
@@ -59,13 +82,17 @@ std::optional<std::string> MappedWeights::NameInFile(const TensorSource& source)
 Misfit MappedWeights::Compare(const WeightTypes& weights) const {
   Misfit misfit;
   std::set<std::string> used;
+  const bool may_lack_adapters = std::all_of(
+      weights.begin(), weights.end(),
+      [&](const auto& entry) { return !IsAdapter(entry.first, weights) || IsFresh(entry.first); });
   for (const auto& [weight, type] : weights) {
-    if (map_ == nullptr) {
+    if (may_lack_adapters && IsAdapter(weight, weights)) continue;
+    if (IsByOwnName(weight)) {
       used.insert(weight);
       if (file_->tensors().count(weight) == 0) misfit.missing.push_back({weight, weight});
       continue;
     }
-    if (IsConstant(weight) || IsFresh(weight)) continue;
+    if (IsConstant(weight) || IsFreshByMap(weight)) continue;
     const std::optional<SourcesOfWeight> sources = map_->SourcesOf(weight);
     if (!sources.has_value()) {
       misfit.missing.push_back({weight, ""});
@@ -100,10 +127,15 @@ absl::Status MappedWeights::MisfitError(const Misfit& misfit, size_t num_weights
     if (!misfit.unused.empty())
       absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ",
                       SomeOf(misfit.unused, [](const std::string& name) { return name; }));
-    return Rejected({"W0071", file_->path(),
-                     absl::StrCat("exactly the ", num_weights, " tensors of the model"), found,
-                     "weights saved from the same model, or a map of weights for a public file "
-                     "(docs/reference/weight_maps.md)"});
+    const bool has_adapters =
+        std::any_of(misfit.unused.begin(), misfit.unused.end(),
+                    [](const std::string& name) { return AdaptedWeight(name).has_value(); });
+    return Rejected(
+        {"W0071", file_->path(), absl::StrCat("exactly the ", num_weights, " tensors of the model"),
+         found,
+         has_adapters ? "the job with these adapters, or the file that `weir lora merge` makes"
+                      : "weights saved from the same model, or a map of weights for a public file "
+                        "(docs/reference/weight_maps.md)"});
   }
   if (!misfit.missing.empty()) {
     found = SomeOf(misfit.missing, [](const Misfit::Lack& lack) {
@@ -174,9 +206,9 @@ absl::Status MappedWeights::Check(const WeightTypes& weights) const {
   std::set<std::string> used;
   for (const auto& [weight, type] : weights) {
     if (IsFresh(weight)) continue;
-    if (map_ == nullptr || IsConstant(weight)) {
+    if (IsByOwnName(weight) || IsConstant(weight)) {
       // A read of nothing checks shape and element type.
-      const store::SafetensorsReader& from = map_ == nullptr ? *file_ : *constants_;
+      const store::SafetensorsReader& from = IsByOwnName(weight) ? *file_ : *constants_;
       const TensorSlice nothing{type.dtype, Shape(type.shape.size(), 0),
                                 Shape(type.shape.size(), 0), type.shape};
       char scalar[8];
@@ -195,9 +227,9 @@ absl::Status MappedWeights::Check(const WeightTypes& weights) const {
 }
 
 std::string MappedWeights::SourceText(const std::string& weight) const {
-  if (map_ == nullptr) return weight;
-  if (IsConstant(weight)) return absl::StrCat(weight, " in ", constants_->path());
   if (IsFresh(weight)) return "its first values in the job";
+  if (IsByOwnName(weight)) return weight;
+  if (IsConstant(weight)) return absl::StrCat(weight, " in ", constants_->path());
   const std::optional<SourcesOfWeight> sources = map_->SourcesOf(weight);
   if (!sources.has_value()) return "nothing";
   std::vector<std::string> texts;
@@ -221,7 +253,7 @@ std::string MappedWeights::SourceText(const std::string& weight) const {
 
 absl::Status MappedWeights::Read(const std::string& weight, const TensorSlice& slice,
                                  void* out) const {
-  if (map_ == nullptr) return file_->Read(weight, slice, out);
+  if (IsByOwnName(weight)) return file_->Read(weight, slice, out);
   if (IsConstant(weight)) return constants_->Read(weight, slice, out);
   WEIR_ASSIGN_OR_RETURN(const Located located, Locate(weight, slice.global_shape));
   std::vector<store::StoredElements> elements;

@@ -2,7 +2,9 @@
 // map, or without one if both have the same names.
 //
 // A weight without a source is an error, and so is a tensor of the file that nothing uses, because
-// either means that the file belongs to another model. Thread rule: immutable, any thread.
+// either means that the file belongs to another model. A file may lack all adapters of a job
+// (adapter_names.h); one that has some of them has all of them. It calls them as the job does, or
+// as the map says. Thread rule: immutable, any thread.
 #pragma once
 
 #include <map>
@@ -58,6 +60,8 @@ class MappedWeights {
 
   // Returns whether the file need not have a weight. The weight then keeps what the job gives it.
   bool IsFresh(const std::string& weight) const;
+  // Returns the number of adapters among `weights` that keep what the job gives them.
+  int64_t CountFreshAdapters(const WeightTypes& weights) const;
   // Compares names only.
   Misfit Compare(const WeightTypes& weights) const;
   // kInvalidArgument: a weight has no source, or a tensor no use (W0071); shapes (W0044) or element
@@ -81,7 +85,14 @@ class MappedWeights {
   };
 
   bool IsConstant(const std::string& weight) const;
+  bool IsFreshByMap(const std::string& weight) const;
+  // Returns whether the weight has the name of an adapter and the file does not have it.
+  bool IsAbsentAdapter(const std::string& weight) const;
+  // Returns whether the file calls the weight as the job does.
+  bool IsByOwnName(const std::string& weight) const;
   std::optional<std::string> NameInFile(const TensorSource& source) const;
+  // Returns whether the file has a tensor for each source of the weight.
+  bool HasSources(const std::string& weight) const;
   absl::StatusOr<Located> Locate(const std::string& weight, const Shape& shape) const;
   // `used` holds the tensors that weights use themselves, which may have values of their own.
   absl::Status CheckAliases(const std::set<std::string>& used) const;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
@@ -114,6 +115,90 @@ class MappedWeightsTest : public ::testing::Test {
                               {"start", {DType::kF32, {3, 2}}}};
   const MappedWeights mapped_{file_, MapOf(kEverything), nullptr};
 };
+
+TEST(AdaptersInFiles, AFileHasAllAdaptersOfAJobOrNone) {
+  const WeightTypes types = {{"w", {DType::kF32, {2, 2}}},
+                             {"w.lora_a", {DType::kF32, {2, 1}}},
+                             {"w.lora_b", {DType::kF32, {1, 2}}},
+                             {"x", {DType::kF32, {2}}}};
+  const Tensors base = {{"w", Counted({2, 2}, 0)}, {"x", Counted({2}, 10)}};
+  Tensors all = base;
+  all["w.lora_a"] = Counted({2, 1}, 20);
+  all["w.lora_b"] = Counted({1, 2}, 30);
+
+  const MappedWeights without(Written("without.safetensors", base));
+  EXPECT_EQ(without.Check(types), absl::OkStatus());
+  EXPECT_EQ(without.CountFreshAdapters(types), 2);
+  EXPECT_TRUE(without.IsFresh("w.lora_a"));
+  EXPECT_FALSE(without.IsFresh("w"));
+  EXPECT_EQ(without.SourceText("w.lora_b"), "its first values in the job");
+
+  const MappedWeights with(Written("with.safetensors", all));
+  EXPECT_EQ(with.Check(types), absl::OkStatus());
+  EXPECT_EQ(with.CountFreshAdapters(types), 0);
+  EXPECT_THAT(ReadWhole(with, "w.lora_b", {1, 2}), ElementsAre(30, 31));
+
+  Tensors half = all;
+  half.erase("w.lora_b");
+  EXPECT_THAT(ErrorText(MappedWeights(Written("half.safetensors", half)).Check(types)),
+              AllOf(HasSubstr("W0071"), HasSubstr("no w.lora_b")));
+  Tensors other = all;
+  other["w.lora_a"] = Counted({2, 3}, 0);
+  EXPECT_THAT(ErrorText(MappedWeights(Written("rank.safetensors", other)).Check(types)),
+              HasSubstr("W0044"))
+      << "of another rank";
+}
+
+// A name alone makes no adapter.
+TEST(AdaptersInFiles, AWeightThatIsOnlyNamedLikeAnAdapterNeedsASource) {
+  const WeightTypes types = {{"w", {DType::kF32, {2}}}, {"w.lora_a", {DType::kF32, {2}}}};
+  const MappedWeights file(Written("lone.safetensors", {{"w", Counted({2}, 0)}}));
+  EXPECT_THAT(ErrorText(file.Check(types)), AllOf(HasSubstr("W0071"), HasSubstr("no w.lora_a")));
+  EXPECT_EQ(file.CountFreshAdapters(types), 0);
+}
+
+TEST(AdaptersInFiles, UnderAMapAdaptersHaveTheirOwnNamesOrThoseOfARule) {
+  const WeightTypes types = {{"w.3", {DType::kF32, {2, 2}}},
+                             {"w.3.lora_a", {DType::kF32, {2, 1}}},
+                             {"w.3.lora_b", {DType::kF32, {1, 2}}}};
+  const char* const of_weights = "rule { weight: \"w.{i}\" from { tensor: \"h.{i}\" } }";
+  const Tensors base = {{"h.3", Counted({2, 2}, 0)}};
+  const MappedWeights without(Written("public.safetensors", base), MapOf(of_weights), nullptr);
+  EXPECT_EQ(without.Check(types), absl::OkStatus());
+  EXPECT_EQ(without.CountFreshAdapters(types), 2);
+
+  Tensors own = base;
+  own["w.3.lora_a"] = Counted({2, 1}, 20);
+  own["w.3.lora_b"] = Counted({1, 2}, 30);
+  const MappedWeights by_own(Written("own.safetensors", own), MapOf(of_weights), nullptr);
+  EXPECT_EQ(by_own.Check(types), absl::OkStatus());
+  EXPECT_THAT(ReadWhole(by_own, "w.3.lora_a", {2, 1}), ElementsAre(20, 21));
+  EXPECT_THAT(ReadWhole(by_own, "w.3", {2, 2}), ElementsAre(0, 1, 2, 3));
+
+  // As PEFT has them: [rank, in] and [out, rank].
+  Tensors other = base;
+  other["base_model.h.3.lora_A.weight"] = Counted({1, 2}, 20);
+  other["base_model.h.3.lora_B.weight"] = Counted({2, 1}, 30);
+  const MappedWeights by_rule(
+      Written("peft.safetensors", other),
+      MapOf(absl::StrCat(of_weights,
+                         "rule { weight: \"w.{i}.lora_a\" from { tensor: "
+                         "\"base_model.h.{i}.lora_A.weight\" transpose: [1, 0] } }"
+                         "rule { weight: \"w.{i}.lora_b\" from { tensor: "
+                         "\"base_model.h.{i}.lora_B.weight\" transpose: [1, 0] } }")),
+      nullptr);
+  EXPECT_EQ(by_rule.Check(types), absl::OkStatus());
+  EXPECT_EQ(by_rule.CountFreshAdapters(types), 0);
+  EXPECT_THAT(ReadWhole(by_rule, "w.3.lora_b", {1, 2}), ElementsAre(30, 31));
+}
+
+TEST(AdaptersInFiles, AJobWithoutAdaptersSaysWhatToDoWithAFileOfThem) {
+  const MappedWeights file(
+      Written("tuned.safetensors",
+              {{"w", Counted({2}, 0)}, {"w.lora_a", {{1}, {0}}}, {"w.lora_b", {{1}, {0}}}}));
+  EXPECT_THAT(ErrorText(file.Check({{"w", {DType::kF32, {2}}}})),
+              AllOf(HasSubstr("W0071"), HasSubstr("weir lora merge")));
+}
 
 TEST_F(MappedWeightsTest, EachStepOfASourceIsAView) {
   ASSERT_EQ(mapped_.Check(types_), absl::OkStatus());
