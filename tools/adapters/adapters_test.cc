@@ -204,6 +204,63 @@ TEST(AddAdapters, TheEditedJobCompilesAndHasTheWeightsThatTheEditNames) {
   EXPECT_EQ(types.at("layers.1.down.lora_a").shape, (Shape{8, 3}));
 }
 
+// Functions within functions, weights that two calls share, and one set for all rounds.
+constexpr char kNestedJob[] = R"(
+  graph {
+    dim { name: "batch" size: 4 }
+    dim { name: "hidden" size: 6 }
+    function {
+      name: "leaf"
+      input { name: "x" type: "f32[batch, hidden]" }
+      parameter { name: "w" type: "f32[hidden, hidden]" init { normal { std: 0.5 } } }
+      node { name: "y" op: "matmul" input: ["x", "w"] }
+      output: "y"
+    }
+    function {
+      name: "branch"
+      input { name: "x" type: "f32[batch, hidden]" }
+      parameter { name: "v" type: "f32[hidden, hidden]" init { normal { std: 0.5 } } }
+      node { name: "a" op: "call" function: "leaf" input: "x" repeat: 2 }
+      node { name: "b" op: "call" function: "leaf" input: "a" output: "c" }
+      node { name: "y" op: "matmul" input: ["c", "v"] }
+      output: "y"
+    }
+    function {
+      name: "main"
+      input { name: "x" type: "f32[batch, hidden]" }
+      input { name: "y" type: "f32[batch, hidden]" }
+      node { name: "one" op: "call" function: "branch" input: "x" output: "x1" repeat: 2 }
+      node { name: "two" op: "call" function: "branch" input: "x1" output: "x2" repeat: 2 weights: "one" }
+      node { name: "three" op: "call" function: "branch" input: "x2" output: "x3" repeat: 3 weights: "three" }
+      node { op: "call" function: "leaf" input: "x3" output: "x4" }
+      node { name: "difference" op: "sub" input: ["x4", "y"] }
+      node { name: "squares" op: "square" input: "difference" }
+      node { name: "loss" op: "reduce_mean" input: "squares" }
+      output: "loss"
+    }
+    main: "main"
+  }
+  data { synthetic {} }
+  training { steps: 1 optimizer { sgd {} } schedule { learning_rate: 0.1 } }
+)";
+
+TEST(AddAdapters, CallsWithinCallsAndSharedWeightsHaveTheNamesOfTheCompiler) {
+  proto::Job job = JobOf(kNestedJob);
+  const auto added = AddAdapters(Options(2), &job);
+  ASSERT_TRUE(added.ok()) << added.status();
+  std::set<std::string> adapted(added->weights.begin(), added->weights.end()), base, names;
+  for (const auto& [name, type] : TypesOf(JobOf(kNestedJob))) base.insert(name);
+  EXPECT_EQ(adapted, base) << "all weights are matrices of products";
+  EXPECT_EQ(base.count("one.1.a.0.w"), 1u);
+  EXPECT_EQ(base.count("three.b.w"), 1u);
+  const auto found = FindAdapters(job.graph());
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (const Adapter& adapter : *found) names.insert({adapter.weight, adapter.a, adapter.b});
+  std::set<std::string> compiled;
+  for (const auto& [name, type] : TypesOf(job)) compiled.insert(name);
+  EXPECT_EQ(names, compiled);
+}
+
 TEST(AddAdapters, AResultBeforeTheActivationAndATakenNameStay) {
   const std::string text = absl::StrReplaceAll(
       kJob,
