@@ -4,6 +4,7 @@ import gc
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -311,6 +312,35 @@ class JobTest(unittest.TestCase):
         self.assertEqual(len(losses), 5)
         self.assertLess(losses[-1], losses[0])
         self.assertEqual(safetensors_file.read(self.folder / "trained.safetensors")["w"][:2], ("F32", (4, 3)))
+
+    def test_adapters_train_in_place_of_the_weights_and_merge_into_them(self):
+        adapters = weir.Adapters(rank=2, alpha=4, on="w")
+        job = weir.job(Fake(), data="synthetic", steps=5, mesh="dp=2", rules={"batch": "dp"}, adapters=adapters,
+                       optimizer=weir.AdamW(lr=0.1))
+        weir.train(job, folder=self.folder).wait()
+        first, trained, merged = (safetensors_file.read(self.folder / name) for name in
+                                  ("weights.safetensors", "trained.safetensors", job.merge()))
+        self.assertEqual(sorted(trained), ["w", "w.lora_a", "w.lora_b"])
+        self.assertEqual(bytes(trained["w"][2]), bytes(first["w"][2]))
+        self.assertEqual(trained["w.lora_b"][:2], ("F32", (2, 3)))
+        self.assertEqual(list(merged), ["w"])
+        w, a, b = (struct.unpack(f"<{len(data) // 4}f", data)
+                   for _, _, data in (trained[name] for name in ("w", "w.lora_a", "w.lora_b")))
+        expected = [w[3 * i + j] + 2 * sum(a[2 * i + k] * b[3 * k + j] for k in range(2))
+                    for i in range(4) for j in range(3)]
+        for found, element in zip(struct.unpack("<12f", merged["w"][2]), expected):
+            self.assertAlmostEqual(found, element, places=6)
+        self.assertNotEqual(bytes(merged["w"][2]), bytes(first["w"][2]))
+
+    def test_adapters_that_do_not_fit_are_refused_by_the_program(self):
+        with self.assertRaisesRegex(weir.Error, "W0850"):
+            weir.job(Fake(), data="synthetic", steps=1, adapters=weir.Adapters(rank=2, on="v"))
+        with self.assertRaisesRegex(weir.Error, "W0851"):
+            weir.job(Fake(), data="synthetic", steps=1, adapters=weir.Adapters(rank=9))
+        with self.assertRaisesRegex(weir.Error, "rank of adapters: expected a whole number"):
+            weir.job(Fake(), data="synthetic", steps=1, adapters=weir.Adapters(rank=0))
+        with self.assertRaisesRegex(weir.Error, "merge: expected a job that has been written"):
+            weir.job(Fake(), data="synthetic", steps=1, adapters=weir.Adapters(rank=2)).merge()
 
     def test_the_map_beside_a_job_reads_public_names(self):
         weir.job(Fake(), data="synthetic", steps=1).write(self.folder)

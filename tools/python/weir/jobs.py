@@ -7,6 +7,7 @@ import pathlib
 from weir.arrays import as_files, check_ignored, check_inputs
 from weir.data_sources import KIND_NAMES, data_message
 from weir.errors import Error
+from weir.program import add_adapters, run
 from weir.textproto import Enum, Message, quoted, to_text
 from weir.weight_map import CONSTANTS_FILE
 
@@ -156,6 +157,26 @@ class Schedule:
     min_lr: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Adapters:
+    """Adapters (LoRA) train in place of the weights: two matrices of a low rank beside each weight.
+
+    They count alpha / rank times; alpha is the rank if it is not given. `on` has patterns of the weights that get
+    adapters, such as "*.q_proj.weight", or nothing for every matrix that only products read. `train` has patterns of
+    other weights that train as well.
+    """
+    rank: int = 8
+    alpha: float = None
+    on: object = ()
+    train: object = ()
+
+    def add_to(self, text):
+        """Returns the text of a job with these adapters."""
+        patterns = [[part] if isinstance(part, str) else list(part) for part in (self.on, self.train)]
+        alpha = None if self.alpha is None else float(self.alpha)
+        return add_adapters(text, _positive("rank of adapters", self.rank), alpha, *patterns)
+
+
 class Job:
     """A Job is the text of a job file, the weights with which the job begins, and the arrays that are its data.
 
@@ -183,6 +204,17 @@ class Job:
         (folder / "job.textproto").write_text(text, encoding="utf-8")
         (folder / "job.weights.textproto").write_text(self.graph.weight_map(), encoding="utf-8")
         self.graph.write_weights(folder / CONSTANTS_FILE)
+
+    def merge(self, weights="trained.safetensors", merged="merged.safetensors"):
+        """Writes the weights of a run with adapters as weights without, and returns the path for `state_dict`.
+
+        Both files are in the folder of `write`, or have whole paths.
+        """
+        if self.folder is None:
+            raise Error("merge: expected a job that has been written; found none. Try: job.write(\"folder\")")
+        run(["lora", "merge", self.folder / "job.textproto", "--weights", self.folder / weights, "-o",
+             self.folder / merged])
+        return self.folder / merged
 
 
 def mesh_message(mesh):
@@ -232,7 +264,8 @@ def _positive(name, value):
 
 
 def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedule=None, clip_norm=0.0, micro_batches=1,
-        zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None, groups=(), average=None):
+        zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None, groups=(), average=None,
+        adapters=None):
     """Returns a Job.
 
     graph              what weir.from_torch returned
@@ -247,6 +280,7 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     groups             weir.Group for each set of weights with a rate, decay or optimiser of its own; the first that
                        fits counts
     average            the decay of averages of the weights, such as 0.999; None: no averages
+    adapters           weir.Adapters that train in place of the weights; None: the weights train
     schedule           weir.Schedule; None: the learning rate stays
     cut                names of calls that begin the parts of a pipeline; none: the parts are balanced
     pipeline_schedule  "gpipe", "interleaved", "zero_bubble" or None for 1F1B
@@ -299,5 +333,6 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     if seed:
         training.add("seed", int(seed))
     body = "".join(f"  {line}\n" if line else "\n" for line in graph.text.splitlines())
-    return Job(graph, "# proto-file: proto/job.proto\n# proto-message: weir.proto.Job\n\n" + to_text(message)
-               + f"\ngraph {{\n{body}}}\n\n" + to_text(tail), arrays)
+    text = ("# proto-file: proto/job.proto\n# proto-message: weir.proto.Job\n\n" + to_text(message)
+            + f"\ngraph {{\n{body}}}\n\n" + to_text(tail))
+    return Job(graph, text if adapters is None else adapters.add_to(text), arrays)

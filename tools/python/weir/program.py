@@ -36,6 +36,18 @@ def run(arguments):
     return done.stdout
 
 
+def add_adapters(job_text, rank, alpha, on, train):
+    """Returns the text of a job with adapters beside its weights."""
+    options = ["--rank", rank] + ([] if alpha is None else ["--alpha", alpha])
+    for flag, patterns in (("--on", on), ("--train", train)):
+        for pattern in patterns:
+            options += [flag, pattern]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "job.textproto")
+        path.write_text(job_text, encoding="utf-8")
+        return run(["lora", "add", path, *options])
+
+
 def name_dimensions(graph_text):
     """Returns (the text of a graph whose dimensions have their found names, the table of dimensions)."""
     with tempfile.TemporaryDirectory() as folder:

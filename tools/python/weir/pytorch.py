@@ -59,6 +59,10 @@ class TorchGraph:
         if missing:
             raise Error(f"{path}: expected all weights of the model; found none called {', '.join(missing[:5])}"
                         + (f" and {len(missing) - 5} more" if len(missing) > 5 else ""))
+        adapters = [name for name in read if name.endswith(".lora_a") and name not in self._weights]
+        if adapters:
+            raise Error(f"{path}: expected weights without adapters; found {adapters[0]}. Try: "
+                        "g.state_dict(job.merge()), which adds the adapters to the weights")
         state = {name: tensor.detach().clone() for name, tensor in self._stored.items()}
         for name, parameter in self._weights.items():
             if parameter.cut is None:
