@@ -10,6 +10,8 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/pending_file.h"
+#include "tools/adapters/add_adapters.h"
+#include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/job/job_text.h"
 #include "tools/onnx/import_model.h"
@@ -26,6 +28,7 @@ struct ImportArguments {
   std::string job;
   std::vector<std::string> dims;
   onnx::ImportOptions options;
+  int64_t lora_rank = 0;  // 0: no adapters
 };
 
 // Reads "batch=8" or "tokens[0]=8".
@@ -93,6 +96,11 @@ absl::Status Import(ImportArguments arguments, CliContext* context) {
   WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("weights beside -o", weights, inputs));
   auto imported = onnx::ImportModel(model, arguments.options);
   if (!imported.ok()) return At(arguments.model, imported.status());
+  if (arguments.lora_rank > 0) {
+    adapters::AdapterOptions adapters;
+    adapters.rank = arguments.lora_rank;
+    WEIR_RETURN_IF_ERROR(adapters::AddAdapters(adapters, &imported->job).status());
+  }
   WEIR_RETURN_IF_ERROR(onnx::WriteWeights(*imported, arguments.options.files, weights));
   const std::string title =
       absl::StrCat("Made of ", fs::path(arguments.model).filename().string(),
@@ -158,6 +166,10 @@ void AddImportVerb(CLI::App* app, CliContext* context) {
                    "An initializer that becomes a frozen parameter: its name, or the beginning of "
                    "names and *")
       ->type_name("NAME");
+  verb->add_option("--lora", arguments->lora_rank,
+                   "Train adapters of this rank in place of the weights, as after `weir lora add`")
+      ->check(IsCount(1))
+      ->type_name("RANK");
 }
 
 }  // namespace weir::cli

@@ -17,6 +17,7 @@ namespace weir::cli {
 // One device suffices: a weight has one name and one shape on all.
 absl::StatusOr<weights::WeightTypes> WeightsOfJob(proto::Job job) {
   WEIR_RETURN_IF_ERROR(job::SetMesh("", &job));
+  job.clear_rules();  // one device has no layouts to search for
   compiler::CompileOptions options;
   options.mode = compiler::PlanMode::kEvaluate;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,

@@ -81,6 +81,16 @@ TEST_F(LoraTest, TheEditTellsWhatTrainsAndSoDoCheckAndPlan) {
   EXPECT_THAT(Expect0({"check", Path("gpt.textproto")}).out, Not(HasSubstr("frozen")));
 }
 
+TEST_F(LoraTest, AJobThatAsksForRulesGetsAdaptersToo) {
+  const Outcome added =
+      Expect0({"lora", "add", Path("gpt.textproto"), "--rank", "2", "--set", "rules=auto"});
+  EXPECT_THAT(added.out, AllOf(HasSubstr("rules: AUTO"), HasSubstr("wq.lora_a")));
+  EXPECT_THAT(Expect0({"weights", "check", Path("gpt.textproto"), Path("gpt.safetensors"), "--set",
+                       "rules=auto"})
+                  .out,
+              HasSubstr("fits gpt"));
+}
+
 TEST_F(LoraTest, TheNewJobGetsTheMapOfTheOldOne) {
   folder_.Write("gpt.weights.textproto",
                 "# of mine\nrule { weight: \"{*}\" from { tensor: \"my.{*}\" } }\n");
@@ -95,6 +105,21 @@ TEST_F(LoraTest, TheNewJobGetsTheMapOfTheOldOne) {
   EXPECT_THAT(check.err,
               AllOf(HasSubstr("other.weights.textproto"),
                     HasSubstr("has no adapters, so they begin with their first values")));
+}
+
+TEST_F(LoraTest, AnImportedModelGetsAdaptersAtOnce) {
+  Expect0({"export", Path("gpt.textproto"), "--weights", Path("gpt.safetensors"), "--onnx",
+           Path("gpt.onnx")});
+  Expect0({"import", Path("gpt.onnx"), "-o", Path("imported.textproto"), "--dim", "batch=4",
+           "--loss", "cross_entropy", "--lora", "2"});
+  const Outcome check =
+      Expect0({"check", Path("imported.textproto"), "--init", Path("imported.safetensors")});
+  EXPECT_THAT(check.out, HasSubstr("1,696 of 16,608 parameters train"));
+  EXPECT_THAT(check.err, HasSubstr("has no adapters"));
+  EXPECT_THAT(Weir({"import", Path("gpt.onnx"), "-o", Path("none.textproto"), "--dim", "batch=4",
+                    "--loss", "cross_entropy", "--lora", "200"})
+                  .err,
+              HasSubstr("W0851"));
 }
 
 TEST_F(LoraTest, FilesGoThereAndBack) {
