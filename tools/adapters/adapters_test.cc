@@ -287,13 +287,34 @@ TEST(AddAdapters, WhatCannotBeDoneIsRefusedWithWhatCan) {
               AllOf(HasSubstr("W0851"), HasSubstr("which has 1 dimension")));
   EXPECT_THAT(ErrorOf(Options(2, 0, {"*.gain"})),
               AllOf(HasSubstr("W0851"), HasSubstr("node g (reduce_sum)")));
-  EXPECT_THAT(ErrorOf(Options(6)),
+  EXPECT_THAT(ErrorOf(Options(6, 0, {"*.up", "head"})),
               AllOf(HasSubstr("W0851"), HasSubstr("at most 5"), HasSubstr("head [6, 5]")));
+  EXPECT_THAT(ErrorOf(Options(9)), AllOf(HasSubstr("W0851"), HasSubstr("at most 5")));
   EXPECT_THAT(ErrorOf(Options(0)), HasSubstr("W0851"));
   EXPECT_THAT(ErrorOf(Options(2, -1)), HasSubstr("W0851"));
   proto::Job job = Edited(Options(2));
   EXPECT_THAT(std::string(AddAdapters(Options(2), &job).status().message()),
               AllOf(HasSubstr("W0852"), HasSubstr("head.lora_a")));
+}
+
+// As the last layer of a model of few classes.
+TEST(AddAdapters, AWeightThatIsSmallerThanTheRankGetsNoneUnlessItIsNamed) {
+  proto::Job job = JobOf(kJob);
+  const auto added = AddAdapters(Options(6), &job);
+  ASSERT_TRUE(added.ok()) << added.status();
+  EXPECT_THAT(added->weights,
+              ElementsAre("layers.0.up", "layers.1.up", "layers.0.down", "layers.1.down"));
+  EXPECT_THAT(added->too_small, ElementsAre("head"));
+  EXPECT_THAT(NoteOfTooSmall(*added), HasSubstr("a dimension of head is below the rank"));
+  EXPECT_THAT(ParametersOf(job.graph().function(1)),
+              ElementsAre("head f32[classes, hidden] frozen"));
+
+  job = JobOf(kJob);
+  const auto trained = AddAdapters(Options(6, 0, {}, {"head"}), &job);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_THAT(trained->too_small, IsEmpty());
+  EXPECT_EQ(NoteOfTooSmall(*trained), "");
+  EXPECT_THAT(ParametersOf(job.graph().function(1)), ElementsAre("head f32[classes, hidden]"));
 }
 
 // A table that the embedding reads, too, would change there as well when it is merged.

@@ -39,6 +39,7 @@ struct Candidate {
   int64_t in = 0, out = 0;
   int64_t elements = 0;
   bool is_transposed = false;  // [out, in]
+  bool was_frozen = false;
   bool adapted = false, trained = false;
 };
 
@@ -145,6 +146,7 @@ class AdapterWriter {
           ops::ParseType(parameter(candidate).type(), dims);
       if (!type.ok()) return At(where, type.status());
       candidate.elements = type->num_elements();
+      candidate.was_frozen = parameter(candidate).frozen();
       FindUses(graph().function(candidate.function), &candidate);
       if (type->dims.size() != 2) {
         candidate.obstacle = absl::StrCat(
@@ -234,22 +236,29 @@ class AdapterWriter {
     bool any = false;
     for (Candidate& candidate : candidates_) {
       if (candidate.obstacle.empty()) {
-        candidate.adapted = options_.on.empty();
+        candidate.adapted = options_.on.empty() && options_.rank <= SmallerOf(candidate);
         if (!options_.on.empty()) {
           WEIR_ASSIGN_OR_RETURN(candidate.adapted, AllFit(candidate, "--on", options_.on));
         }
         any = any || candidate.adapted;
       }
       WEIR_ASSIGN_OR_RETURN(const bool named, AllFit(candidate, "--train", options_.train));
-      candidate.trained = named && !candidate.adapted && !parameter(candidate).frozen();
+      candidate.trained = named && !candidate.adapted && !candidate.was_frozen;
     }
     if (any) return absl::OkStatus();
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.obstacle.empty()) return CheckRank(candidate);
+    }
     return Rejected({"W0851", "graph", "weights of two dimensions that only products (matmul) read",
                      "none", ""});
   }
 
+  static int64_t SmallerOf(const Candidate& candidate) {
+    return std::min(candidate.in, candidate.out);
+  }
+
   absl::Status CheckRank(const Candidate& candidate) const {
-    const int64_t smaller = std::min(candidate.in, candidate.out);
+    const int64_t smaller = SmallerOf(candidate);
     if (options_.rank <= smaller) return absl::OkStatus();
     return Rejected(
         {"W0851", absl::StrCat("--rank ", options_.rank),
@@ -428,6 +437,11 @@ class AdapterWriter {
     for (const Candidate& candidate : candidates_) {
       const auto calls = static_cast<int64_t>(candidate.weights.size());
       (candidate.trained ? added.trained : added.frozen) += calls * candidate.elements;
+      const bool is_small = candidate.obstacle.empty() && options_.rank > SmallerOf(candidate);
+      if (is_small && options_.on.empty() && !candidate.trained && !candidate.was_frozen) {
+        added.too_small.insert(added.too_small.end(), candidate.weights.begin(),
+                               candidate.weights.end());
+      }
       if (!candidate.adapted) continue;
       added.trained += calls * options_.rank * (candidate.in + candidate.out);
       added.weights.insert(added.weights.end(), candidate.weights.begin(), candidate.weights.end());
@@ -443,6 +457,17 @@ class AdapterWriter {
 };
 
 }  // namespace
+
+std::string NoteOfTooSmall(const AddedAdapters& added) {
+  const auto count = static_cast<int64_t>(added.too_small.size());
+  if (count == 0) return "";
+  const bool is_one = count == 1;
+  return absl::StrCat("a dimension of ", added.too_small.front(),
+                      is_one ? "" : absl::StrCat(" and of ", Plural(count - 1, "other weight")),
+                      " is below the rank, so training leaves ",
+                      is_one ? "it as it is" : "them as they are",
+                      "; `weir lora add --train PATTERN` trains ", is_one ? "it" : "them");
+}
 
 absl::StatusOr<AddedAdapters> AddAdapters(const AdapterOptions& options, proto::Job* job) {
   return AdapterWriter(options, *job).Run(job);

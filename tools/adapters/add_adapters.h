@@ -23,16 +23,22 @@ namespace weir::adapters {
 struct AdapterOptions {
   int64_t rank = 8;
   double alpha = 0;  // 0: the rank, so that the factor is 1
-  // Patterns of weights ("*.wq", "layers.?.w_up"); none: every weight that can have adapters.
+  // Patterns of weights ("*.wq", "layers.?.w_up"); none: every weight that can have adapters and
+  // has no dimension below the rank.
   std::vector<std::string> on;
   std::vector<std::string> train;  // patterns of other weights that are not frozen
 };
 
 struct AddedAdapters {
   std::vector<std::string> weights;  // with adapters, "layers.0.wq"
-  int64_t trained = 0;               // elements of all weights that the job trains now
-  int64_t frozen = 0;                // elements of the others
+  // Weights without adapters that are frozen only because a dimension is below the rank.
+  std::vector<std::string> too_small;
+  int64_t trained = 0;  // elements of all weights that the job trains now
+  int64_t frozen = 0;   // elements of the others
 };
+
+// Returns a note for people about the weights that are too small; "" if there are none.
+std::string NoteOfTooSmall(const AddedAdapters& added);
 
 // Edits the graph of `job`, which compiles. kInvalidArgument: a pattern that no weight fits, or
 // only some of the weights that one product takes in turn (W0850); a weight that cannot have

@@ -99,7 +99,10 @@ absl::Status Import(ImportArguments arguments, CliContext* context) {
   if (arguments.lora_rank > 0) {
     adapters::AdapterOptions adapters;
     adapters.rank = arguments.lora_rank;
-    WEIR_RETURN_IF_ERROR(adapters::AddAdapters(adapters, &imported->job).status());
+    WEIR_ASSIGN_OR_RETURN(const adapters::AddedAdapters added,
+                          adapters::AddAdapters(adapters, &imported->job));
+    if (std::string note = adapters::NoteOfTooSmall(added); !note.empty())
+      imported->notes.push_back(std::move(note));
   }
   WEIR_RETURN_IF_ERROR(onnx::WriteWeights(*imported, arguments.options.files, weights));
   const std::string title =

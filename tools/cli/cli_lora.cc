@@ -85,6 +85,8 @@ absl::Status Add(const AddArguments& arguments, CliContext* context) {
         << plan::TrainedShare(static_cast<double>(added.trained),
                               static_cast<double>(added.trained + added.frozen))
         << "\n";
+  if (const std::string note = adapters::NoteOfTooSmall(added); !note.empty())
+    *told << "note: " << note << "\n";
   return absl::OkStatus();
 }
 

@@ -336,7 +336,7 @@ class JobTest(unittest.TestCase):
         with self.assertRaisesRegex(weir.Error, "W0850"):
             weir.job(Fake(), data="synthetic", steps=1, adapters=weir.Adapters(rank=2, on="v"))
         with self.assertRaisesRegex(weir.Error, "W0851"):
-            weir.job(Fake(), data="synthetic", steps=1, adapters=weir.Adapters(rank=9))
+            weir.job(Fake(), data="synthetic", steps=1, adapters=weir.Adapters(rank=9, on="w"))
         with self.assertRaisesRegex(weir.Error, "rank of adapters: expected a whole number"):
             weir.job(Fake(), data="synthetic", steps=1, adapters=weir.Adapters(rank=0))
         with self.assertRaisesRegex(weir.Error, "merge: expected a job that has been written"):
