@@ -167,6 +167,10 @@ TEST_F(LoraTest, WhatWouldBeWrongIsRefused) {
   EXPECT_THAT(error({"check", Path("gpt.textproto"), "--init", weights}),
               AllOf(HasSubstr("W0071"), HasSubstr("weir lora merge")));
   EXPECT_EQ(Weir({"lora"}).code, 2);
+  for (const char* verb : {"add", "extract", "join", "merge"}) {
+    EXPECT_THAT(Expect0({"lora", verb, "--help"}).out,
+                HasSubstr(std::string("Examples: weir lora ") + verb));
+  }
 }
 
 }  // namespace

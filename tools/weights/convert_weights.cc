@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/store/weight_index.h"
 #include "runtime/store/whole_file.h"
+#include "tools/weights/adapter_names.h"
 
 namespace weir::weights {
 namespace {
@@ -264,8 +265,9 @@ absl::Status WriteForJob(const MappedWeights& from, const WeightTypes& weights,
   for (const auto& [name, type] : weights) {
     if (from.IsFresh(name)) {
       return CannotExport(absl::StrCat(from.file().path(), ", weight ", name), "a tensor",
-                          "none; the map calls the weight fresh",
-                          "--init with the file itself, which `weir train` reads by the map");
+                          AdaptedWeight(name).has_value() ? "none; the file has no adapters"
+                                                          : "none; the map calls the weight fresh",
+                          "--init with the file itself, which `weir train` reads");
     }
     entries.push_back({name, type.dtype, type.shape});
   }

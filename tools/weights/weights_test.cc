@@ -132,6 +132,8 @@ TEST(AdaptersInFiles, AFileHasAllAdaptersOfAJobOrNone) {
   EXPECT_TRUE(without.IsFresh("w.lora_a"));
   EXPECT_FALSE(without.IsFresh("w"));
   EXPECT_EQ(without.SourceText("w.lora_b"), "its first values in the job");
+  EXPECT_THAT(ErrorText(WriteForJob(without, types, TemporaryPath("converted.safetensors"))),
+              AllOf(HasSubstr("W0063"), HasSubstr("the file has no adapters")));
 
   const MappedWeights with(Written("with.safetensors", all));
   EXPECT_EQ(with.Check(types), absl::OkStatus());
