@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tools/cli/cli_testing.h"
 
 namespace weir::cli {
 namespace {
@@ -20,33 +21,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-// Joins lines that were broken to fit the width.
-std::string Unwrapped(const std::string& text) {
-  std::string unwrapped;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\n' && i + 1 < text.size() && text[i + 1] == ' ') {
-      i = text.find_first_not_of(' ', i + 1) - 1;
-      unwrapped.push_back(' ');
-    } else {
-      unwrapped.push_back(text[i]);
-    }
-  }
-  return unwrapped;
-}
-
-Outcome Weir(const std::vector<std::string>& args) {
-  // This folder keeps no costs of this machine.
-  ::setenv("HOME", ::testing::TempDir().c_str(), 1);
-  std::ostringstream out, err;
-  int code = RunCli(args, out, err);
-  return {code, out.str(), Unwrapped(err.str())};
-}
 
 std::string PathFor(const std::string& name) {
   return std::string(::testing::TempDir()) + "/" + name;

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/cli_testing.h"
 
 namespace weir::cli {
 namespace {
@@ -14,31 +14,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-// Joins lines that were broken to fit the width.
-std::string Unwrapped(const std::string& text) {
-  std::string unwrapped;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\n' && i + 1 < text.size() && text[i + 1] == ' ') {
-      i = text.find_first_not_of(' ', i + 1) - 1;
-      unwrapped.push_back(' ');
-    } else {
-      unwrapped.push_back(text[i]);
-    }
-  }
-  return unwrapped;
-}
-
-Outcome Weir(const std::vector<std::string>& args) {
-  std::ostringstream out, err;
-  const int code = RunCli(args, out, err);
-  return {code, Unwrapped(out.str()), Unwrapped(err.str())};
-}
 
 class LoraTest : public ::testing::Test {
  protected:
@@ -76,7 +51,7 @@ TEST_F(LoraTest, TheEditTellsWhatTrainsAndSoDoCheckAndPlan) {
   EXPECT_THAT(added.err, HasSubstr("adapters of rank 2 beside 2 weights: 128 of "));
   EXPECT_THAT(Expect0({"check", Path("tuned.textproto")}).out,
               HasSubstr("1,696 of 16,608 parameters train (10 %), the others are frozen"));
-  EXPECT_THAT(Expect0({"plan", Path("tuned.textproto"), "--mesh", "dp=2,tp=2"}).out,
+  EXPECT_THAT(Unwrapped(Expect0({"plan", Path("tuned.textproto"), "--mesh", "dp=2,tp=2"}).out),
               HasSubstr("1,696 of 16,608 parameters train (10 %), the others are frozen"));
   EXPECT_THAT(Expect0({"check", Path("gpt.textproto")}).out, Not(HasSubstr("frozen")));
 }
@@ -168,7 +143,7 @@ TEST_F(LoraTest, WhatWouldBeWrongIsRefused) {
               AllOf(HasSubstr("W0071"), HasSubstr("weir lora merge")));
   EXPECT_EQ(Weir({"lora"}).code, 2);
   for (const char* verb : {"add", "extract", "join", "merge"}) {
-    EXPECT_THAT(Expect0({"lora", verb, "--help"}).out,
+    EXPECT_THAT(Unwrapped(Expect0({"lora", verb, "--help"}).out),
                 HasSubstr(std::string("Examples: weir lora ") + verb));
   }
 }
