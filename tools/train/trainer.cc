@@ -76,7 +76,7 @@ class Trainer {
     if (!status.ok() && !options_.trace.empty()) LeaveTrace();
     WEIR_RETURN_IF_ERROR(status);
     status = stops() ? EndAtNonfinite() : WriteResults();
-    if (!status.ok()) NoteStanding();  // ranks may be lost that late, too
+    NoteStanding();  // ranks may be lost that late, or as the processes end
     WEIR_RETURN_IF_ERROR(status);
     return result_;
   }

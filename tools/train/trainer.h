@@ -82,7 +82,7 @@ struct TrainOptions {
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   // Steps between two comparisons of the ranks' replicas of weights; 0: never.
   int64_t check_replicas = 100;
-  RunStanding* standing = nullptr;  // set by a run that fails; may be null
+  RunStanding* standing = nullptr;  // set as the run ends; may be null
   // Called once everything is loaded, before the first step; may be null.
   std::function<void()> before_steps;
   console::Console* console = nullptr;  // must outlive the run; required
