@@ -196,6 +196,15 @@ TEST_F(RunCheckpointsTest, AFolderHasTheNewestAndEveryFourthAndEqualsTheFile) {
   }
 }
 
+TEST_F(RunCheckpointsTest, ARunThatIsDoneStandsAtItsLastCheckpoint) {
+  RunStanding standing;
+  options_.standing = &standing;
+  options_.checkpoint_every = 3;
+  Run(SmallJob("dp=2"));
+  EXPECT_EQ(standing.steps_done, kSteps);
+  EXPECT_THAT(standing.checkpoint, ::testing::HasSubstr("step-000000008"));
+}
+
 TEST_F(RunCheckpointsTest, ADiskThatRefusesCostsACheckpointAndNoStep) {
   options_.checkpoint_every = 2;
   // The first flush is that of the shards of step 2.
