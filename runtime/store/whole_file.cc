@@ -63,4 +63,11 @@ absl::Status WriteWholeFile(const std::string& path,
   return absl::OkStatus();
 }
 
+absl::Status WriteWholeText(const std::string& path, const std::string& text) {
+  return WriteWholeFile(path, [&text](std::ostream& out) {
+    out << text;
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace weir::store

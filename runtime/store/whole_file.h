@@ -14,5 +14,7 @@ namespace weir::store {
 // `write`. After an error the file at `path` is unchanged.
 absl::Status WriteWholeFile(const std::string& path,
                             const std::function<absl::Status(std::ostream& out)>& write);
+// Writes `text`. Errors are those of WriteWholeFile.
+absl::Status WriteWholeText(const std::string& path, const std::string& text);
 
 }  // namespace weir::store

@@ -24,8 +24,6 @@
 
 namespace weir::chaos {
 
-// The seed of the random keys in every checkpoint.
-inline constexpr uint64_t kRecoveryJobSeed = 7;
 // Returns the folder of the checkpoint of a step.
 std::string CheckpointPath(int64_t step);
 // Returns whether the status is that of a command whose workers were lost, or of another epoch.

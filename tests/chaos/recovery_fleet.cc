@@ -203,18 +203,26 @@ void RecoveryWorld::DismissIdle() {
   Leave(idle);
 }
 
+// The thread that watches the processes comes to a request a moment later.
+absl::Status RecoveryWorld::AwaitWatcher() {
+  for (uint64_t events = Draw(kEventsBeforeEpoch); events > 0; --events) Step();
+  return is_gone_ ? absl::CancelledError("the starter is gone") : absl::OkStatus();
+}
+
+void RecoveryWorld::OpenEpoch() {
+  fence_->Begin(++epoch_);
+  values_ = control::PublishedValues();
+  TellStarter(absl::StrCat("epoch ", epoch_, " begins"));
+}
+
 absl::Status RecoveryWorld::BeginEpoch(Replace replace) {
   if (is_gone_) return absl::CancelledError("the starter is gone");
   const std::vector<WorkerId> lost = WorkersToStart();
   if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
-  // The thread that watches the processes comes to the request a moment later.
-  for (uint64_t events = Draw(kEventsBeforeEpoch); events > 0; --events) Step();
-  if (is_gone_) return absl::CancelledError("the starter is gone");
+  WEIR_RETURN_IF_ERROR(AwaitWatcher());
   const bool starts = replace == Replace::kAll;
   if (starts && hosts_.are_used()) WEIR_RETURN_IF_ERROR(TakePlaces(lost));
-  fence_->Begin(++epoch_);
-  values_ = control::PublishedValues();
-  TellStarter(absl::StrCat("epoch ", epoch_, " begins"));
+  OpenEpoch();
   if (!starts) Leave(lost);
   for (const WorkerId worker : starts ? lost : std::vector<WorkerId>())
     WEIR_RETURN_IF_ERROR(StartOneAnew(worker, lost));
@@ -282,14 +290,12 @@ void RecoveryWorld::FailToCome(WorkerId worker, const std::string& reason) {
 
 absl::Status RecoveryWorld::BeginGrowth() {
   if (is_gone_) return absl::CancelledError("the starter is gone");
-  for (uint64_t events = Draw(kEventsBeforeEpoch); events > 0; --events) Step();
-  if (is_gone_) return absl::CancelledError("the starter is gone");
+  WEIR_RETURN_IF_ERROR(AwaitWatcher());
   const std::vector<WorkerId> returning = WorkersAway();
   if (!AllAreThere()) return absl::UnavailableError("a process of the job is lost");
   workers_ = fleet::AllOf(facts_->ranks_of);
-  fence_->Begin(++epoch_);
-  values_ = control::PublishedValues();
-  TellStarter(absl::StrCat("epoch ", epoch_, " begins, and the mesh grows"));
+  OpenEpoch();
+  TellStarter("the mesh grows");
   for (const WorkerId worker : returning) presence_[worker] = Presence::kAwaited;
   absl::Status started = hosts_.are_used() ? TakePlaces(returning) : absl::OkStatus();
   for (const WorkerId worker : returning) {

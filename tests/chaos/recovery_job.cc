@@ -29,6 +29,7 @@ namespace {
 
 constexpr int64_t kMoveBytesMax = 56;
 constexpr uint64_t kBurstMax = 3;
+constexpr uint64_t kJobSeed = 7;
 
 using Kind = VirtualCommand::Kind;
 
@@ -672,8 +673,8 @@ class RecoveryJob {
     facts.job = "recovery";
     facts.step = steps_done_;
     facts.optimizer_step = scenario_.updates.OptimizerStep(steps_done_);
-    facts.cursor = store::DataCursor{SamplesAt(steps_done_), 0, kRecoveryJobSeed, "samples", 0};
-    facts.keys = {{"training", kRecoveryJobSeed, 0}};
+    facts.cursor = store::DataCursor{SamplesAt(steps_done_), 0, kJobSeed, "samples", 0};
+    facts.keys = {{"training", kJobSeed, 0}};
     return facts;
   }
 
@@ -719,8 +720,8 @@ class RecoveryJob {
   bool leaves_out_lost_ = false;  // lost hosts get no processes
   std::set<HostId> lost_hosts_;
   std::optional<proto::Job> changed_;  // the job with which it goes on, until a step is done
-  // When the mesh became smaller, and when it has grown since, both in events. How many times in a
-  // row the places were lost again soon.
+  // The mesh became smaller at the event smaller_at_, and has grown since at the event grown_at_.
+  // lost_again_ counts how many times in a row the places were lost again soon.
   int64_t smaller_at_ = 0;
   std::optional<int64_t> grown_at_;
   int lost_again_ = 0;

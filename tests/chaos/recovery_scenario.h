@@ -32,7 +32,7 @@ struct RecoveryScenario {
   hosts::HostList hosts;    // empty: one machine
   int spares = 0;           // the hosts at the end of the list that are in reserve
   int64_t min_devices = 0;  // 0: the mesh never becomes smaller
-  // Of a mesh that has become smaller; times are events.
+  // These limits say when a mesh that has become smaller grows again. Their times count events.
   launch::GrowthLimits growth = {.after_ms = 0};  // 0: it never grows again
   bool tells_broken = false;                      // as in WorkerFacts
   bool changes_at_resume = false;  // a resumed run has another mesh and other batches

@@ -261,6 +261,8 @@ class RecoveryWorld final : public WorkerWorld {
   std::vector<WorkerId> WorkersToStart() const;
   std::vector<WorkerId> WorkersAway() const;
   bool AllAreThere() const;
+  absl::Status AwaitWatcher();
+  void OpenEpoch();
   void AnnounceEpoch();
   void FailToCome(WorkerId worker, const std::string& reason);
   void HostComes();

@@ -49,12 +49,6 @@ bool Fits(const std::string& name, const std::vector<std::string>& patterns) {
   });
 }
 
-bool IsTransposed(const proto::Node& product) {
-  return std::any_of(product.attr().begin(), product.attr().end(), [](const auto& attr) {
-    return attr.name() == "transpose_w" && attr.value().b();
-  });
-}
-
 std::string NodeText(const proto::Node& node) {
   const std::string name = !node.name().empty()     ? node.name()
                            : node.output_size() > 0 ? node.output(0)

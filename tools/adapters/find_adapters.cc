@@ -32,18 +32,6 @@ std::string ResultOf(const proto::Node& node) {
   return node.output_size() > 0 ? node.output(0) : node.name();
 }
 
-const proto::Attr* AttrOf(const proto::Node& node, const std::string& name) {
-  for (const proto::NamedAttr& attr : node.attr()) {
-    if (attr.name() == name) return &attr.value();
-  }
-  return nullptr;
-}
-
-bool IsTransposed(const proto::Node& node) {
-  const proto::Attr* const attr = AttrOf(node, "transpose_w");
-  return attr != nullptr && attr->b();
-}
-
 class FormReader {
  public:
   explicit FormReader(const proto::Function& function) {

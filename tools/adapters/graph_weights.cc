@@ -66,4 +66,16 @@ absl::StatusOr<std::vector<GraphWeight>> WeightsOfGraph(const proto::Graph& grap
   return WeightLister(graph).Run();
 }
 
+const proto::Attr* AttrOf(const proto::Node& node, const std::string& name) {
+  for (const proto::NamedAttr& attr : node.attr()) {
+    if (attr.name() == name) return &attr.value();
+  }
+  return nullptr;
+}
+
+bool IsTransposed(const proto::Node& product) {
+  const proto::Attr* const attr = AttrOf(product, "transpose_w");
+  return attr != nullptr && attr->b();
+}
+
 }  // namespace weir::adapters

@@ -76,7 +76,7 @@ std::string FullName(const CLI::App* verb) {
 
 // Returns the flag of the verb that an unknown flag means, without the dashes of both; "": none.
 std::string MeantFlag(const CLI::App& verb, const std::string& flag) {
-  // Flags that name files of weights, each for other verbs.
+  // These flags name files of weights. Each verb has its own of them.
   constexpr absl::string_view kOfWeights[] = {"weights", "init", "resume"};
   const std::vector<std::string> names = FlagNames(verb);
   const auto is_name = [&names](absl::string_view name) {

@@ -33,13 +33,6 @@ struct AddArguments {
   std::string out;
 };
 
-absl::Status WriteText(const std::string& path, const std::string& text) {
-  return store::WriteWholeFile(path, [&](std::ostream& out) {
-    out << text;
-    return absl::OkStatus();
-  });
-}
-
 // Gives the new job the map of weights of the old one, so that both read the same public files.
 absl::Status CopyMap(const std::string& job, const std::string& new_job, CliContext* context) {
   const std::string from = weights::MapBeside(job), to = weights::MapBeside(new_job);
@@ -76,7 +69,7 @@ absl::Status Add(const AddArguments& arguments, CliContext* context) {
   } else {
     told = context->out;
     WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out, {arguments.job.path}));
-    WEIR_RETURN_IF_ERROR(WriteText(arguments.out, text));
+    WEIR_RETURN_IF_ERROR(store::WriteWholeText(arguments.out, text));
     *told << "wrote " << arguments.out << "\n";
     WEIR_RETURN_IF_ERROR(CopyMap(arguments.job.path, arguments.out, context));
   }

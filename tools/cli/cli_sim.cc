@@ -307,10 +307,7 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   }
   if (arguments.keep) {
     // Other verbs may read the kept file meanwhile, and a full disk must leave the earlier costs.
-    WEIR_RETURN_IF_ERROR(store::WriteWholeFile(arguments.out, [&text](std::ostream& out) {
-      out << text;
-      return absl::OkStatus();
-    }));
+    WEIR_RETURN_IF_ERROR(store::WriteWholeText(arguments.out, text));
   } else if (std::ofstream file(arguments.out, std::ios::trunc); !(file << text << std::flush)) {
     return Missing({"W0706", "-o " + arguments.out, "a file that can be written", "none",
                     "check that the folder exists"});

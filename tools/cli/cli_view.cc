@@ -249,10 +249,7 @@ absl::StatusOr<std::string> ReadBundle(const ViewArguments& arguments, Shown sho
 
 absl::Status Export(const ViewArguments& arguments, const std::string& bundle, std::ostream& out) {
   WEIR_ASSIGN_OR_RETURN(const std::string page, view::WholePage(bundle));
-  WEIR_RETURN_IF_ERROR(store::WriteWholeFile(arguments.page, [&page](std::ostream& file) {
-    file << page;
-    return absl::OkStatus();
-  }));
+  WEIR_RETURN_IF_ERROR(store::WriteWholeText(arguments.page, page));
   out << "page written to " << arguments.page << " (" << BytesText(static_cast<double>(page.size()))
       << "); any browser opens it, without a network\n";
   return absl::OkStatus();

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -21,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "tools/fleet/fleet_start.h"
 #include "tools/fleet/testing/scripted_worker.h"
+#include "tools/launch/process_threads.h"
 
 namespace weir::fleet {
 namespace {
@@ -30,11 +29,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 // Returns the processes of workers that this process has started, by the labels of their ranks.
 std::vector<pid_t> WorkersWith(const std::vector<std::string>& labels) {
   std::vector<pid_t> workers;
@@ -42,9 +36,9 @@ std::vector<pid_t> WorkersWith(const std::vector<std::string>& labels) {
     pid_t pid = 0;
     if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
     const std::vector<std::string> arguments =
-        absl::StrSplit(FileText(entry.path() / "cmdline"), '\0');
+        absl::StrSplit(launch::ReadProcFile(entry.path() / "cmdline"), '\0');
     const std::string parent = absl::StrCat("PPid:\t", ::getpid(), "\n");
-    const bool is_child = absl::StrContains(FileText(entry.path() / "status"), parent);
+    const bool is_child = absl::StrContains(launch::ReadProcFile(entry.path() / "status"), parent);
     if (is_child && arguments.size() > 2 &&
         std::find(labels.begin(), labels.end(), arguments[2]) != labels.end())
       workers.push_back(pid);

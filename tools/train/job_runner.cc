@@ -15,10 +15,7 @@ constexpr int64_t kLookMs = 200;  // the length of one wait for a checkpoint
 }  // namespace
 
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
-  return store::WriteWholeFile(path, [&trace](std::ostream& out) {
-    out << trace;
-    return absl::OkStatus();
-  });
+  return store::WriteWholeText(path, trace);
 }
 
 bool RanksAreGone(const absl::Status& status) {
