@@ -8,26 +8,31 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "sbp/boxing_planner.h"
-#include "sbp/exchange_view.h"
+#include "sbp/rank_view.h"
 
 namespace weir::sbp {
 namespace {
 
-// Returns the mesh over which both placements of `type` have their layouts.
-absl::StatusOr<Mesh> CommonMesh(const TensorType& type, const Placement& from, const Placement& to,
-                                const Places& places) {
-  const std::string where = absl::StrCat("boxing of ", ToText(type));
+absl::Status CheckPlacements(const TensorType& type, const Placement& from, const Placement& to,
+                             const Places& places) {
   for (const Placement* placement : {&from, &to}) {
     if (placement->place < 0 || placement->place >= places.size()) {
-      return Rejected({"W0221", where, absl::StrCat("a stage from 0 to ", places.size() - 1),
+      return Rejected({"W0221", absl::StrCat("boxing of ", ToText(type)),
+                       absl::StrCat("a stage from 0 to ", places.size() - 1),
                        absl::StrCat(placement->place), "stage 0"});
     }
     WEIR_RETURN_IF_ERROR(ValidateLayout(placement->layout, type, places.mesh(placement->place)));
   }
-  const Mesh &mesh = places.mesh(from.place), &other = places.mesh(to.place);
-  if (mesh == other) return mesh;
-  return Rejected({"W0221", where, absl::StrCat("stages of one mesh, ", mesh.ToText()),
-                   other.ToText(), "stages of equal meshes"});
+  return absl::OkStatus();
+}
+
+// Returns the placement with B on the axes of one device, where all kinds mean the same.
+Placement WithoutIdleAxes(Placement placement, const Places& places) {
+  const Mesh& mesh = places.mesh(placement.place);
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if (mesh.size(axis) == 1) placement.layout[axis] = Sbp::B();
+  }
+  return placement;
 }
 
 }  // namespace
@@ -63,8 +68,10 @@ std::string ToText(const BoxingStep& step, const Places& places) {
 
 absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Placement& from,
                                                    const Placement& to, const Places& places) {
-  WEIR_ASSIGN_OR_RETURN(const Mesh mesh, CommonMesh(type, from, to, places));
-  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+  WEIR_RETURN_IF_ERROR(CheckPlacements(type, from, to, places));
+  const Mesh &mesh = places.mesh(from.place), &after_mesh = places.mesh(to.place);
+  const bool one_mesh = mesh == after_mesh;
+  for (int axis = 0; one_mesh && axis < mesh.num_axes(); ++axis) {
     const Sbp &before = from.layout[axis], &after = to.layout[axis];
     if (before.is_partial() && after.is_partial() && before.combiner != after.combiner) {
       return Rejected(
@@ -75,16 +82,17 @@ absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const
            ToText(after), "a step through B"});
     }
   }
-  // On an axis of one rank all kinds mean the same.
-  Placement plain_from = from, plain_to = to;
+  const Placement plain_from = WithoutIdleAxes(from, places),
+                  plain_to = WithoutIdleAxes(to, places);
+  std::vector<BoxingStep> steps =
+      one_mesh ? BoxingPlanner(type, mesh).Plan(plain_from, plain_to)
+               : PlanBetweenMeshes(type, plain_from, plain_to, mesh, after_mesh);
+  if (steps.empty()) return steps;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-    if (mesh.size(axis) == 1) plain_from.layout[axis] = plain_to.layout[axis] = Sbp::B();
+    if (mesh.size(axis) == 1) steps.front().from.layout[axis] = from.layout[axis];
   }
-  std::vector<BoxingStep> steps = BoxingPlanner(type, mesh).Plan(plain_from, plain_to);
-  for (int axis = 0; axis < mesh.num_axes() && !steps.empty(); ++axis) {
-    if (mesh.size(axis) > 1) continue;
-    steps.front().from.layout[axis] = from.layout[axis];
-    steps.back().to.layout[axis] = to.layout[axis];
+  for (int axis = 0; axis < after_mesh.num_axes(); ++axis) {
+    if (after_mesh.size(axis) == 1) steps.back().to.layout[axis] = to.layout[axis];
   }
   return steps;
 }
@@ -92,16 +100,27 @@ absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const
 int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Places& places,
                   RankId rank) {
   if (places.PlaceOf(rank) != step.from.place) return 0;
-  const Mesh& mesh = places.mesh(step.from.place);
-  const Coords coords = places.CoordsOf(rank);
-  ExchangeView view(type, step, mesh, coords);
-  return view.ElementsSent(coords, step.from.place == step.to.place) * SizeOf(type.dtype);
+  return RankView(type, step, places, rank).ElementsSent(rank) * SizeOf(type.dtype);
 }
 
+// Each device of other meshes gets its whole shard from the source, and splits part the tensor, so
+// together the devices get the tensor once for each copy.
 int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps,
                    const Places& places) {
-  if (steps.empty()) return 0;
-  return ElementsSent(type, steps, places.mesh(steps[0].from.place)) * SizeOf(type.dtype);
+  int64_t elements = 0;
+  for (const BoxingStep& step : steps) {
+    const Mesh& mesh = places.mesh(step.to.place);
+    if (!JoinsMeshes(step, places)) {
+      elements += ElementsSent(type, {step}, mesh);
+      continue;
+    }
+    int64_t copies = 1;
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+      if (!step.to.layout[axis].is_split()) copies *= mesh.size(axis);
+    }
+    elements += type.num_elements() * copies;
+  }
+  return elements * SizeOf(type.dtype);
 }
 
 }  // namespace weir::sbp

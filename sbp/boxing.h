@@ -25,12 +25,15 @@
 //   - first everything else, with the P->B axes in splits, then one all-gather;
 //   - the flat pair of steps over all P->B axes at once, before or after the rest.
 // Across places, partials are first merged into splits on the source's devices (P->S), so that each
-// element crosses once per copy asked for. P->P with one combiner crosses as it is.
+// element crosses once per copy asked for. P->P with one combiner crosses as it is, if the meshes
+// of the places are equal. Between unequal meshes nothing partial crosses: partials are merged
+// before, and made anew behind.
 //
 // Sources: an element's source agrees with the receiver in every axis where it may. The source is
 // the receiver itself if the receiver holds the element, else the holder that differs in fewest
-// mesh coordinates. Copies are thus read from as many holders as there are. Sums run over the
-// coordinates of the merged axes in row-major order on every rank, in pairs
+// mesh coordinates. Copies are thus read from as many holders as there are. Devices of unequal
+// meshes have no coordinates in common, and read the copies in turn (rank_view.h). Sums run over
+// the coordinates of the merged axes in row-major order on every rank, in pairs
 // (runtime/base/transfer/transfer.h). boxing_over_hosts.h prefers the links inside hosts.
 //
 // The part of one rank is a pure function of (step, rank), so no rank needs another rank's plan.
@@ -86,8 +89,8 @@ std::string ToText(const BoxingStep& step, const Places& places);
 
 // Returns the steps for one tensor, or none if every rank already holds its destination shard. The
 // shards after one step are the shards before the next.
-// kInvalidArgument: a layout is invalid for `type`, a place does not exist, the meshes of the two
-// places differ, or a partial axis would change its combiner (P(max) -> P(sum)).
+// kInvalidArgument: a layout is invalid for `type`, a place does not exist, or a partial axis would
+// change its combiner on one mesh (P(max) -> P(sum)).
 absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Placement& from,
                                                    const Placement& to, const Places& places);
 

@@ -96,7 +96,7 @@ Values RandomTensor(const TensorType& type, uint64_t key) {
 
 Shards MakeShards(const TensorType& type, const Placement& place, const Places& places,
                   const Values& tensor, uint64_t key) {
-  const Mesh& mesh = places.mesh(0);
+  const Mesh& mesh = places.mesh(place.place);
   Shards shards;
   for (int64_t i = 0; i < mesh.num_ranks(); ++i) {
     const Coords coords = mesh.CoordsOf(i);
@@ -120,7 +120,7 @@ double Merge(Combiner combiner, double a, double b) {
 // equal.
 void ExpectShards(const TensorType& type, const Placement& place, const Places& places,
                   const Values& tensor, const Shards& shards) {
-  const Mesh& mesh = places.mesh(0);
+  const Mesh& mesh = places.mesh(place.place);
   std::map<Coords, Values> merged;
   for (int64_t i = 0; i < mesh.num_ranks(); ++i) {
     const Coords coords = mesh.CoordsOf(i);
@@ -291,10 +291,11 @@ struct Tensor {
 };
 
 std::string Describe(const Tensor& tensor, const Places& places) {
-  const Mesh& mesh = places.mesh(0);
-  return absl::StrCat("mesh ", places.mesh(0).ToText(), ", ", ToText(tensor.type), " from stage ",
-                      tensor.from.place, " ", ToText(tensor.from.layout, mesh), " to stage ",
-                      tensor.to.place, " ", ToText(tensor.to.layout, mesh), ", seed ", Seed());
+  const Mesh &before = places.mesh(tensor.from.place), &after = places.mesh(tensor.to.place);
+  return absl::StrCat(ToText(tensor.type), " from stage ", tensor.from.place, ", mesh ",
+                      before.ToText(), ", ", ToText(tensor.from.layout, before), " to stage ",
+                      tensor.to.place, ", mesh ", after.ToText(), ", ",
+                      ToText(tensor.to.layout, after), ", seed ", Seed());
 }
 
 bool ChangesCombiner(const Layout& from, const Layout& to) {
@@ -330,7 +331,8 @@ bool BoxAndCheck(const Tensor& tensor, const Places& places) {
   SCOPED_TRACE(Describe(tensor, places));
   absl::StatusOr<std::vector<BoxingStep>> plan =
       PlanBoxing(tensor.type, tensor.from, tensor.to, places);
-  if (ChangesCombiner(tensor.from.layout, tensor.to.layout)) {
+  if (places.mesh(tensor.from.place) == places.mesh(tensor.to.place) &&
+      ChangesCombiner(tensor.from.layout, tensor.to.layout)) {
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
     return true;
   }
@@ -381,9 +383,8 @@ std::vector<Layout> AllLayouts(const TensorType& type, const Mesh& mesh, Combine
 // Checks all pairs of layouts, or a seeded sample of `limit` pairs.
 void CheckPairs(const TensorType& type, const Places& places, int64_t from_place, int64_t to_place,
                 Combiner from_combiner, Combiner to_combiner, size_t limit) {
-  const Mesh& mesh = places.mesh(0);
-  const std::vector<Layout> froms = AllLayouts(type, mesh, from_combiner);
-  const std::vector<Layout> tos = AllLayouts(type, mesh, to_combiner);
+  const std::vector<Layout> froms = AllLayouts(type, places.mesh(from_place), from_combiner);
+  const std::vector<Layout> tos = AllLayouts(type, places.mesh(to_place), to_combiner);
   const size_t pairs = froms.size() * tos.size();
   std::mt19937_64 random(Seed());
   for (size_t i = 0; i < std::min(pairs, limit); ++i) {
@@ -441,6 +442,42 @@ TEST_P(BoxingAcrossStages, AnyLayoutBecomesAnyOtherOnOtherDevices) {
 INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
                          ::testing::Values("pp=2", "pp=2,dp=3", "dp=4,pp=2", "pp=3,dp=2,tp=2",
                                            "dp=2,pp=2,tp=3", "dp=2,tp=2,pp=2"));
+
+// Returns places with these meshes, whose ranks are numbered place after place.
+Places PlacesWith(const std::vector<const char*>& meshes) {
+  std::vector<Place> places;
+  int32_t next = 0;
+  for (const char* text : meshes) {
+    Place& place = places.emplace_back(Place{*Mesh::Parse(text), {}});
+    for (int64_t i = 0; i < place.mesh.num_ranks(); ++i) place.ranks.push_back(RankId(next++));
+  }
+  return Places(std::move(places));
+}
+
+class BoxingBetweenMeshes : public ::testing::TestWithParam<std::vector<const char*>> {};
+
+// The layouts of one axis may mean other parts of the tensor on the two meshes, and partial sums
+// may become partial maxima, since nothing partial crosses.
+TEST_P(BoxingBetweenMeshes, AnyLayoutBecomesAnyOtherOnDevicesOfAnotherMesh) {
+  const Places places = PlacesWith(GetParam());
+  for (const TensorType& type : Types()) {
+    CheckPairs(type, places, 0, 1, Combiner::kSum, Combiner::kSum, 500);
+    CheckPairs(type, places, 1, 0, Combiner::kMax, Combiner::kSum, 150);
+  }
+  CheckPairs(TypeOf({}), places, 0, 1, Combiner::kSum, Combiner::kSum, 100);
+  CheckPairs(TypeOf({}), places, 1, 0, Combiner::kSum, Combiner::kMax, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, BoxingBetweenMeshes,
+                         ::testing::Values(std::vector<const char*>{"dp=1,tp=1", "dp=2,tp=2"},
+                                           std::vector<const char*>{"dp=1,tp=4", "dp=2,tp=2"},
+                                           std::vector<const char*>{"dp=2", "dp=3"},
+                                           std::vector<const char*>{"dp=4,tp=1", "dp=1,tp=3"},
+                                           std::vector<const char*>{"dp=3,tp=2", "dp=2,tp=1"},
+                                           std::vector<const char*>{"dp=2,tp=3", "tp=3,dp=2"},
+                                           std::vector<const char*>{"", "dp=2,tp=2"},
+                                           std::vector<const char*>{"dp=2,sp=1,tp=2",
+                                                                    "dp=1,sp=3,tp=2"}));
 
 struct HostsCase {
   const char* mesh;
@@ -518,16 +555,16 @@ INSTANTIATE_TEST_SUITE_P(
 // steps.
 void CheckBundle(const Places& places, int64_t from_place, int64_t to_place,
                  std::mt19937_64* random) {
-  const Mesh& mesh = places.mesh(0);
   std::vector<Tensor> tensors;
   std::vector<std::vector<BoxingStep>> plans;
   const std::vector<TensorType> all_types = Types();
   for (int tries = 0; tries < 200 && tensors.size() < 4; ++tries) {
     TensorType type = all_types[(*random)() % all_types.size()];
     type.dtype = (*random)() % 2 == 0 ? DType::kF32 : DType::kBF16;
-    const std::vector<Layout> layouts = AllLayouts(type, mesh, Combiner::kSum);
-    Tensor tensor{type, Placement{layouts[(*random)() % layouts.size()], from_place},
-                  Placement{layouts[(*random)() % layouts.size()], to_place}};
+    const std::vector<Layout> froms = AllLayouts(type, places.mesh(from_place), Combiner::kSum),
+                              tos = AllLayouts(type, places.mesh(to_place), Combiner::kSum);
+    Tensor tensor{type, Placement{froms[(*random)() % froms.size()], from_place},
+                  Placement{tos[(*random)() % tos.size()], to_place}};
     absl::StatusOr<std::vector<BoxingStep>> plan = PlanBoxing(type, tensor.from, tensor.to, places);
     ASSERT_TRUE(plan.ok()) << plan.status();
     if (plan->empty()) continue;
@@ -559,6 +596,18 @@ void CheckBundle(const Places& places, int64_t from_place, int64_t to_place,
   }
   for (size_t i = 0; i < tensors.size(); ++i)
     ExpectShards(types[i], tensors[i].to, places, values[i], shards[i]);
+}
+
+TEST(BoxingBundle, TensorsTravelTogetherBetweenMeshes) {
+  std::mt19937_64 random(Seed());
+  for (const std::vector<const char*>& meshes : std::vector<std::vector<const char*>>{
+           {"dp=1,tp=4", "dp=2,tp=2"}, {"dp=1,tp=1", "dp=3,tp=2"}, {"dp=4,tp=1", "dp=2,tp=1"}}) {
+    const Places places = PlacesWith(meshes);
+    for (int i = 0; i < 100; ++i) {
+      CheckBundle(places, i % 2, 1 - i % 2, &random);
+      if (HasFailure()) return;
+    }
+  }
 }
 
 TEST(BoxingBundle, TensorsOfDifferentLayoutsTravelTogether) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -299,6 +300,37 @@ BoxingSteps BoxingPlanner::PlanAcrossPlaces(const Placement& from, const Placeme
     }
   }
   return Cheapest(candidates);
+}
+
+// Partials become splits if they can, because a sum into splits sends least. Between plans that
+// send as much, the fewest steps win, then the plan whose busiest rank sends least.
+BoxingSteps PlanBetweenMeshes(const TensorType& type, const Placement& from, const Placement& to,
+                              const Mesh& from_mesh, const Mesh& to_mesh) {
+  const auto without_partials = [](Placement placement, const Sbp& instead) {
+    for (Sbp& sbp : placement.layout) {
+      if (sbp.is_partial()) sbp = instead;
+    }
+    return placement;
+  };
+  const BoxingPlanner source(type, from_mesh);
+  std::optional<BoxingSteps> merge;
+  Placement merged;
+  std::tuple<int64_t, size_t, int64_t> least;
+  const auto consider = [&](const Sbp& instead) {
+    const Placement candidate = without_partials(from, instead);
+    BoxingSteps steps = source.Plan(from, candidate);
+    const std::tuple key(ElementsSent(type, steps, from_mesh), steps.size(),
+                         BusiestElements(type, steps, from_mesh));
+    if (merge.has_value() && key >= least) return;
+    merge = std::move(steps);
+    merged = candidate;
+    least = key;
+  };
+  for (int k = 0; k < static_cast<int>(type.dims.size()); ++k) consider(Sbp::S(k));
+  consider(Sbp::B());
+  const Placement arrived = without_partials(to, Sbp::B());
+  const BoxingSteps move = {BoxingStep{BoxingMethod::kMove, merged, arrived, false, {}}};
+  return Chain(Chain(*std::move(merge), move), BoxingPlanner(type, to_mesh).Plan(arrived, to));
 }
 
 }  // namespace weir::sbp

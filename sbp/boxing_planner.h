@@ -56,6 +56,12 @@ class BoxingPlanner {
   const Mesh& mesh_;
 };
 
+// Returns the steps between places of unequal meshes. Partials are merged on the source's devices
+// and made on those of the destination, so that one step crosses, from splits and copies to splits
+// and copies.
+BoxingSteps PlanBetweenMeshes(const TensorType& type, const Placement& from, const Placement& to,
+                              const Mesh& from_mesh, const Mesh& to_mesh);
+
 // Returns the steps of `first`, and then those of `second`.
 BoxingSteps Chain(BoxingSteps first, const BoxingSteps& second);
 

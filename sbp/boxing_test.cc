@@ -353,6 +353,34 @@ TEST(BoxingPlan, AcrossStagesPartialsAreMergedBeforeTheyCross) {
                   "move: stage 0 [dp: S(0)] -> stage 1 [dp: B], flat over dp"));
 }
 
+// Between unequal meshes partials are merged on the source's devices and made anew behind.
+TEST(BoxingPlan, BetweenMeshesOneStepCrosses) {
+  const Places places({{*Mesh::Parse("dp=1,tp=4"), {RankId(0), RankId(1), RankId(2), RankId(3)}},
+                       {*Mesh::Parse("dp=2,tp=1"), {RankId(4), RankId(5)}}});
+  const TensorType type = TypeOf({{"x", 8, 1}, {"y", 4, 1}});
+  const auto plan = [&](const Layout& from, const Layout& to) {
+    std::vector<std::string> texts;
+    for (const BoxingStep& step : *PlanBoxing(type, {from, 0}, {to, 1}, places))
+      texts.push_back(ToText(step, places));
+    return texts;
+  };
+  const auto bytes = [&](const Layout& from, const Layout& to) {
+    return TotalBytes(type, *PlanBoxing(type, {from, 0}, {to, 1}, places), places);
+  };
+  const Sbp b = Sbp::B(), p = Sbp::P();
+  EXPECT_THAT(plan({b, Sbp::S(1)}, {Sbp::S(0), b}),
+              ElementsAre("move: stage 0 [dp: B, tp: S(1)] -> stage 1 [dp: S(0), tp: B]"));
+  EXPECT_THAT(
+      plan({b, p}, {p, b}),
+      ElementsAre("reduce-scatter: stage 0 [dp: B, tp: P(sum)] -> stage 0 [dp: B, tp: S(0)]",
+                  "move: stage 0 [dp: B, tp: S(0)] -> stage 1 [dp: B, tp: B]",
+                  "to-partial: stage 1 [dp: B, tp: B] -> stage 1 [dp: P(sum), tp: B]"));
+  const int64_t whole = type.bytes();
+  EXPECT_EQ(bytes({b, Sbp::S(1)}, {Sbp::S(0), b}), whole);
+  EXPECT_EQ(bytes({b, Sbp::S(1)}, {b, b}), 2 * whole);
+  EXPECT_EQ(bytes({b, p}, {p, b}), 3 * whole + 2 * whole);
+}
+
 TEST(BoxingPlan, AxesOfOneRankNeedNothing) {
   EXPECT_THAT(PlanText("dp=1", "[dp: P(sum)]", "[dp: B]"), IsEmpty());
   EXPECT_THAT(PlanText("dp=1", "[dp: S(0)]", "[dp: P(sum)]"), IsEmpty());
@@ -379,10 +407,6 @@ TEST(BoxingPlan, NamesWhatItCannotDo) {
               HasSubstr("W0220"));
   EXPECT_THAT(flaw({{Sbp::B()}, 0}, {{Sbp::B()}, 2}), HasSubstr("W0221"));
   EXPECT_THAT(flaw({{Sbp::B()}, -1}, {{Sbp::B()}, 0}), HasSubstr("W0221"));
-  const Places unequal({{*Mesh::Parse("dp=2"), {RankId(0), RankId(1)}},
-                        {*Mesh::Parse("dp=3"), {RankId(2), RankId(3), RankId(4)}}});
-  EXPECT_THAT(PlanBoxing(type, {{Sbp::B()}, 0}, {{Sbp::B()}, 1}, unequal).status().message(),
-              AllOf(HasSubstr("W0221"), HasSubstr("found dp=3")));
   EXPECT_THAT(flaw({{Sbp::S(1)}, 0}, {{Sbp::B()}, 0}), HasSubstr("W0211"));
   EXPECT_THAT(flaw({{Sbp::B()}, 0}, {{}, 0}), HasSubstr("W0210"));
 }
@@ -419,6 +443,22 @@ TEST(BoxingExchange, ReadersOfCopiesAreSpreadOverTheHolders) {
                          PlacementOf("[tp: B]", places, 1))[0];
   for (int64_t i = 0; i < 8; ++i)
     EXPECT_EQ(BytesSent(type, step, places, places.RankAt(0, i)), 2 * 16);
+}
+
+TEST(BoxingExchange, ReceiversOfAnotherMeshTakeTheCopiesInTurn) {
+  std::vector<Place> list = {{*Mesh::Parse("dp=1,tp=2"), {RankId(0), RankId(1)}},
+                             {*Mesh::Parse("dp=4,tp=1"), {}}};
+  for (int32_t i = 2; i < 6; ++i) list[1].ranks.push_back(RankId(i));
+  const Places places(std::move(list));
+  const TensorType type = TypeOf({{"x", 8, 1}});
+  const std::vector<BoxingStep> steps =
+      *PlanBoxing(type, {{Sbp::B(), Sbp::B()}, 0}, {{Sbp::S(0), Sbp::B()}, 1}, places);
+  ASSERT_EQ(steps.size(), 1u);
+  for (int32_t i = 0; i < 4; ++i) {
+    const RankExchange exchange = BuildExchange({type}, steps, places, RankId(2 + i));
+    ASSERT_EQ(exchange.regions.size(), 1u);
+    EXPECT_THAT(SourcesOf(exchange.regions[0]), ElementsAre(i % 2));
+  }
 }
 
 TEST(BoxingExchange, ElementsAHolderHasComeFromItself) {

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "sbp/boxing.h"
-#include "sbp/exchange_view.h"
+#include "sbp/rank_view.h"
 
 namespace weir::sbp {
 namespace {
@@ -40,14 +40,14 @@ class ExchangeBuilder {
  public:
   ExchangeBuilder(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
                   const Places& places, RankId rank)
-      : types_(types), steps_(steps), places_(places), rank_(rank), coords_(places.CoordsOf(rank)) {
-    for (size_t i = 0; i < types_.size(); ++i)
-      views_.emplace_back(types_[i], steps_[i], places_.mesh(places_.PlaceOf(rank)), coords_);
-  }
+      : types_(types), steps_(steps), places_(places), rank_(rank) {}
 
   RankExchange Build() && {
     if (types_.empty()) return {};
     const int64_t place = places_.PlaceOf(rank_);
+    if (place != steps_[0].to.place && place != steps_[0].from.place) return {};
+    for (size_t i = 0; i < types_.size(); ++i)
+      views_.emplace_back(types_[i], steps_[i], places_, rank_);
     if (place == steps_[0].to.place) FillOwnRegions();
     if (place == steps_[0].from.place) {
       const int64_t to_place = steps_[0].to.place, num_devices = places_.mesh(to_place).num_ranks();
@@ -60,10 +60,11 @@ class ExchangeBuilder {
  private:
   void FillOwnRegions() {
     for (size_t i = 0; i < views_.size(); ++i) {
-      const ExchangeView& view = views_[i];
-      const Rect shard = view.NewRect(coords_);
+      const ExchangeView& view = views_[i].view();
+      const Coords coords = views_[i].ReceiverAt(rank_);
+      const Rect shard = view.NewRect(coords);
       bool last_is_neutral = false;
-      view.ForEachCell(coords_, [&](const Cell& cell) {
+      view.ForEachCell(coords, [&](const Cell& cell) {
         Region region{static_cast<int>(i), LocalTo(shard, cell.rect), {}, view.merge_combiner()};
         if (!cell.held) {
           region.combiner = view.neutral_combiner();
@@ -71,8 +72,7 @@ class ExchangeBuilder {
         }
         last_is_neutral = !cell.held;
         for (const Coords& source : view.SourcesOf(cell)) {
-          const int64_t from_place = steps_[i].from.place;
-          const RankId from = places_.RankAt(from_place, places_.mesh(from_place).RankOf(source));
+          const RankId from = views_[i].SenderOf(source);
           if (from != rank_) exchange_.receives[from] += cell.rect.volume();
           region.sources.push_back(RegionSource{from, LocalTo(view.OldRect(source), cell.rect)});
         }
@@ -83,26 +83,40 @@ class ExchangeBuilder {
 
   void SendTo(RankId receiver) {
     if (receiver == rank_) return;
-    const Coords coords = places_.CoordsOf(receiver);
+    // On one mesh all views see the same coordinates.
+    pairs_.resize(JoinsMeshes(steps_[0], places_) ? views_.size() : 1);
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      pairs_[i].receiver = views_[i].ReceiverAt(receiver);
+      pairs_[i].sender = views_[i].SenderAt(rank_, pairs_[i].receiver);
+    }
     bool may_serve = false;
-    for (const ExchangeView& view : views_) may_serve = may_serve || view.MayServe(coords_, coords);
+    for (size_t i = 0; i < views_.size(); ++i) may_serve = may_serve || MayServe(i);
     if (!may_serve) return;
     std::vector<Share> shares;
     for (size_t i = 0; i < views_.size(); ++i) {
-      if (views_[i].MayServe(coords_, coords)) {
-        shares.push_back(Share{views_[i].NewRect(coords), 0});
+      if (MayServe(i)) {
+        shares.push_back(Share{views_[i].view().NewRect(PairOf(i).receiver), 0});
       } else {
         shares.push_back(Share{std::nullopt,
                                StepOutput(types_[i], steps_[i], places_, receiver).num_elements()});
       }
     }
     if (shares != last_shares_) {
-      PackFor(coords, shares);
+      PackFor(shares);
       last_shares_ = std::move(shares);
     }
     if (pieces_.empty()) return;
     exchange_.sends[receiver] = pieces_;
     exchange_.receiver_elements[receiver] = elements_;
+  }
+
+  // The coordinates of this rank and of a receiver.
+  struct Pair {
+    Coords sender, receiver;
+  };
+  const Pair& PairOf(size_t tensor) const { return pairs_[pairs_.size() == 1 ? 0 : tensor]; }
+  bool MayServe(size_t tensor) const {
+    return views_[tensor].view().MayServe(PairOf(tensor).sender, PairOf(tensor).receiver);
   }
 
   // A Share describes the part of one tensor that one receiver gets: the receiver's new shard, or,
@@ -115,7 +129,7 @@ class ExchangeBuilder {
 
   // Receivers with equal shares get equal pieces (all receivers of a gather do), so these pieces
   // are made once.
-  void PackFor(const Coords& receiver, const std::vector<Share>& shares) {
+  void PackFor(const std::vector<Share>& shares) {
     pieces_.clear();
     elements_ = 0;
     for (size_t i = 0; i < views_.size(); ++i) {
@@ -123,9 +137,10 @@ class ExchangeBuilder {
         elements_ += shares[i].elements;
         continue;
       }
-      const Rect shard = views_[i].OldRect(coords_);
-      views_[i].ForEachCell(receiver, [&](const Cell& cell) {
-        if (views_[i].IsSource(coords_, cell)) {
+      const ExchangeView& view = views_[i].view();
+      const Rect shard = view.OldRect(PairOf(i).sender);
+      view.ForEachCell(PairOf(i).receiver, [&](const Cell& cell) {
+        if (view.IsSource(PairOf(i).sender, cell)) {
           pieces_.push_back(Piece{static_cast<int>(i), LocalTo(shard, cell.rect), elements_});
         }
         elements_ += cell.rect.volume();
@@ -137,8 +152,8 @@ class ExchangeBuilder {
   const std::vector<BoxingStep>& steps_;
   const Places& places_;
   const RankId rank_;
-  const Coords coords_;
-  std::vector<ExchangeView> views_;
+  std::vector<RankView> views_;
+  std::vector<Pair> pairs_;  // with the receiver whose pieces are made now
   RankExchange exchange_;
   std::vector<Share> last_shares_;  // of these are:
   std::vector<Piece> pieces_;
@@ -151,7 +166,9 @@ TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Plac
                       RankId rank) {
   if (places.PlaceOf(rank) != step.from.place) return NoSlice(type);
   const Coords coords = places.CoordsOf(rank);
-  ExchangeView view(type, step, places.mesh(step.from.place), coords);
+  const Mesh& mesh = places.mesh(step.from.place);
+  if (JoinsMeshes(step, places)) return LocalSlice(type, step.from.layout, mesh, coords);
+  ExchangeView view(type, step, mesh, coords);
   return SliceOf(view, view.OldRect(coords));
 }
 
@@ -159,7 +176,9 @@ TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Pla
                        RankId rank) {
   if (places.PlaceOf(rank) != step.to.place) return NoSlice(type);
   const Coords coords = places.CoordsOf(rank);
-  ExchangeView view(type, step, places.mesh(step.to.place), coords);
+  const Mesh& mesh = places.mesh(step.to.place);
+  if (JoinsMeshes(step, places)) return LocalSlice(type, step.to.layout, mesh, coords);
+  ExchangeView view(type, step, mesh, coords);
   return SliceOf(view, view.NewRect(coords));
 }
 

@@ -1,8 +1,8 @@
 // The places of a job. A Place is a set of devices with a mesh of its own, and a layout is written
 // over the mesh of a place. A pipeline has one place for each stage.
 //
-// The types assume neither equal sizes nor equal meshes. PlanBoxing (sbp/boxing.h) moves tensors
-// only between places whose meshes are equal.
+// The types assume neither equal sizes nor equal meshes, and boxing (sbp/boxing.h) moves tensors
+// between places of any meshes.
 //
 // Places may know which devices share a host. A HostCut is then what boxing needs to prefer the
 // links inside hosts (sbp/boxing_over_hosts.h).

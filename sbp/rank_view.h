@@ -1,0 +1,61 @@
+// A RankView shows one step to the ranks of the two places: an ExchangeView, and the coordinates
+// that ranks have in it. Only sbp includes this header.
+//
+// Between places of one mesh, and within a place, the coordinates are those in that mesh. Between
+// places of unequal meshes the view is over a *joint* mesh: first the axes of the source's mesh,
+// then those of the destination's. The layout before the step is B on the axes of the destination,
+// the layout after it is B on those of the source, and a device of one place stands for all
+// devices of the joint mesh that have its coordinates. The rules of the view then say what they say
+// on one mesh: an element comes from the holder of the part that has it. Where several devices of
+// the source hold the part, the receivers take them in turn: receiver i takes copy i modulo the
+// number of copies.
+//
+//   source dp=2, layout [dp: S(0)]    destination dp=1,tp=3, layout [dp: B, tp: S(0)], 6 rows
+//     joint mesh dp=2 | dp=1,tp=3       before [S(0) | B, B], after [B | B, S(0)]
+//     receiver tp=1 wants rows 2 and 3: row 2 from dp=0, row 3 from dp=1
+//
+// Thread rule: values; the places outlive a view.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "sbp/exchange_view.h"
+#include "sbp/places.h"
+
+namespace weir::sbp {
+
+class RankView {
+ public:
+  // The view is that of `rank`, and for a flat step that of all ranks of its group. The rank
+  // belongs to a place of the step.
+  RankView(const TensorType& type, const BoxingStep& step, const Places& places, RankId rank);
+
+  const ExchangeView& view() const { return view_; }
+
+  // Returns the coordinates of a receiver, a rank of the destination.
+  Coords ReceiverAt(RankId receiver) const;
+  // Returns the coordinates that a sender, a rank of the source, has for this receiver.
+  Coords SenderAt(RankId sender, const Coords& receiver) const;
+  // Returns the rank of a source with these coordinates.
+  RankId SenderOf(const Coords& source) const;
+
+  // Returns the elements that `sender` sends to others. Between unequal meshes the number is a sum
+  // over the devices of the destination.
+  int64_t ElementsSent(RankId sender) const;
+
+ private:
+  bool is_joint() const { return joint_ != nullptr; }
+
+  const Places* places_;
+  int64_t from_place_, to_place_;
+  std::shared_ptr<const Mesh> joint_;  // null within a place and between places of one mesh
+  ExchangeView view_;
+};
+
+// Returns whether the step goes between places of unequal meshes.
+inline bool JoinsMeshes(const BoxingStep& step, const Places& places) {
+  return !(places.mesh(step.from.place) == places.mesh(step.to.place));
+}
+
+}  // namespace weir::sbp
