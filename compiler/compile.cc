@@ -10,6 +10,7 @@
 #include "compiler/job/import_graph.h"
 #include "compiler/job/import_settings.h"
 #include "compiler/job/parameter_groups.h"
+#include "compiler/job/stage_meshes.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/passes/assign_stages.h"
 #include "compiler/passes/build_program.h"
@@ -30,12 +31,16 @@ absl::StatusOr<sbp::Mesh> MeshOf(const proto::Job& job) {
   for (const auto& axis : job.mesh().axis()) axes.push_back({axis.name(), axis.size()});
   sbp::Mesh mesh(std::move(axes));
   WEIR_RETURN_IF_ERROR(mesh.Validate());
-  if (mesh.num_ranks() > kDevicesMax) {
-    return Rejected({"W0447", absl::StrCat("mesh ", mesh.ToText()),
-                     absl::StrCat("at most ", kDevicesMax, " devices"),
-                     absl::StrCat(mesh.num_ranks()), "smaller axes"});
-  }
   return mesh;
+}
+
+absl::Status CheckDevices(const sbp::Mesh& mesh, const std::vector<sbp::Mesh>& of_stages) {
+  int64_t devices = of_stages.empty() ? mesh.num_ranks() : 0;
+  for (const sbp::Mesh& of_stage : of_stages) devices += of_stage.num_ranks();
+  if (devices <= kDevicesMax) return absl::OkStatus();
+  return Rejected({"W0447", absl::StrCat("mesh ", mesh.ToText()),
+                   absl::StrCat("at most ", kDevicesMax, " devices"), absl::StrCat(devices),
+                   of_stages.empty() ? "smaller axes" : "smaller meshes in pipeline.stage_mesh"});
 }
 
 // A list in a --set grows by one element with each --set, which the names alone do not tell.
@@ -50,7 +55,12 @@ absl::Status WithWayToWrite(const absl::Status& flaw, const sbp::Mesh& mesh) {
   return ErrorOf(flaw.code(), *problem);
 }
 
-absl::StatusOr<sbp::Places> PlacesOf(const proto::MeshSpec& spec, const sbp::Mesh& mesh) {
+absl::StatusOr<sbp::Places> PlacesOf(const proto::Job& job, const sbp::Mesh& mesh) {
+  const proto::MeshSpec& spec = job.mesh();
+  WEIR_ASSIGN_OR_RETURN(std::vector<sbp::Mesh> of_stages, ImportStageMeshes(job, mesh));
+  WEIR_RETURN_IF_ERROR(CheckDevices(mesh, of_stages));
+  if (!of_stages.empty())
+    return sbp::PlacesWithMeshes(std::move(of_stages), spec.devices_per_host());
   std::vector<int> order;
   const std::vector<std::string> names(spec.rank_order().begin(), spec.rank_order().end());
   if (!names.empty()) {
@@ -59,6 +69,12 @@ absl::StatusOr<sbp::Places> PlacesOf(const proto::MeshSpec& spec, const sbp::Mes
     order = *std::move(found);
   }
   return sbp::PipelinePlaces(mesh, spec.devices_per_host(), order);
+}
+
+std::vector<sbp::Mesh> MeshesOf(const sbp::Places& places) {
+  std::vector<sbp::Mesh> meshes;
+  for (int64_t place = 0; place < places.size(); ++place) meshes.push_back(places.mesh(place));
+  return meshes;
 }
 
 std::string PlanId(const LogicalPlan& plan) {
@@ -128,8 +144,10 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   plan->job = std::make_shared<const proto::Job>(job);
   plan->mode = options.mode;
   WEIR_ASSIGN_OR_RETURN(plan->mesh, MeshOf(job));
-  WEIR_ASSIGN_OR_RETURN(plan->places, PlacesOf(job.mesh(), plan->mesh));
-  plan->stage_mesh = plan->places.mesh(0);
+  WEIR_ASSIGN_OR_RETURN(plan->places, PlacesOf(job, plan->mesh));
+  plan->stage_mesh = LargestMesh(plan->places);
+  if (HasStageMeshes(job)) plan->mesh = MeshOfStages(plan->mesh, plan->places);
+  plan->mesh_text = MeshText(plan->mesh, plan->places);
   WEIR_RETURN_IF_ERROR(CheckTraining(job, plan->stage_mesh, options.mode));
   plan->micro_batches = std::max<int64_t>(1, job.training().micro_batches());
   WEIR_ASSIGN_OR_RETURN(plan->settings, ImportSettings(job));
@@ -145,6 +163,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   context.precision = plan->settings.training.precision;
   WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(context.rules, ImportRules(job, plan->stage_mesh, context.dims));
+  if (HasStageMeshes(job)) context.rules.SetMeshes(MeshesOf(plan->places));
   plan->schedule = ScheduleOf(plan->settings.pipeline, plan->places.size(), plan->micro_batches);
 
   PassPipeline passes({options.dump_after, options.disabled, options.dump_to,
@@ -215,8 +234,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
 }
 
 absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, RankId rank) {
-  if (rank < RankId(0) || rank.value() >= plan.mesh.num_ranks()) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.mesh.num_ranks()));
+  if (rank < RankId(0) || rank.value() >= plan.places.num_ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.places.num_ranks()));
   }
   WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
   return AllocateRegisters(plan, graph);

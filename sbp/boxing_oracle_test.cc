@@ -443,15 +443,10 @@ INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
                          ::testing::Values("pp=2", "pp=2,dp=3", "dp=4,pp=2", "pp=3,dp=2,tp=2",
                                            "dp=2,pp=2,tp=3", "dp=2,tp=2,pp=2"));
 
-// Returns places with these meshes, whose ranks are numbered place after place.
-Places PlacesWith(const std::vector<const char*>& meshes) {
-  std::vector<Place> places;
-  int32_t next = 0;
-  for (const char* text : meshes) {
-    Place& place = places.emplace_back(Place{*Mesh::Parse(text), {}});
-    for (int64_t i = 0; i < place.mesh.num_ranks(); ++i) place.ranks.push_back(RankId(next++));
-  }
-  return Places(std::move(places));
+Places PlacesWith(const std::vector<const char*>& texts) {
+  std::vector<Mesh> meshes;
+  for (const char* text : texts) meshes.push_back(*Mesh::Parse(text));
+  return PlacesWithMeshes(std::move(meshes));
 }
 
 class BoxingBetweenMeshes : public ::testing::TestWithParam<std::vector<const char*>> {};

@@ -1,5 +1,6 @@
 #include "sbp/places.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -107,6 +108,11 @@ Places::Places(std::vector<Place> places, int64_t devices_per_host) {
   table_ = std::move(table);
 }
 
+bool Places::has_equal_meshes() const {
+  return std::all_of(table_->places.begin(), table_->places.end(),
+                     [this](const Place& place) { return place.mesh == mesh(0); });
+}
+
 Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host,
                       const std::vector<int>& rank_order) {
   const int pipeline = mesh.AxisIndex(kPipelineAxis);
@@ -128,6 +134,16 @@ Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host,
     int64_t rank = 0;
     for (int axis = 0; axis < mesh.num_axes(); ++axis) rank += coords[axis] * strides[axis];
     places[pipeline < 0 ? 0 : coords[pipeline]].ranks.push_back(RankId(static_cast<int32_t>(rank)));
+  }
+  return Places(std::move(places), devices_per_host);
+}
+
+Places PlacesWithMeshes(std::vector<Mesh> meshes, int64_t devices_per_host) {
+  std::vector<Place> places;
+  int32_t next = 0;
+  for (Mesh& mesh : meshes) {
+    Place& place = places.emplace_back(Place{std::move(mesh), {}});
+    for (int64_t i = 0; i < place.mesh.num_ranks(); ++i) place.ranks.push_back(RankId(next++));
   }
   return Places(std::move(places), devices_per_host);
 }

@@ -38,6 +38,7 @@ class Places {
   int64_t size() const { return static_cast<int64_t>(table_->places.size()); }
   int64_t num_ranks() const { return static_cast<int64_t>(table_->devices.size()); }
   const Mesh& mesh(int64_t place) const { return table_->places[place].mesh; }
+  bool has_equal_meshes() const;
   // Returns the ranks of a place, by device.
   const std::vector<RankId>& ranks(int64_t place) const { return table_->places[place].ranks; }
   RankId RankAt(int64_t place, int64_t device) const { return table_->places[place].ranks[device]; }
@@ -91,5 +92,9 @@ struct HostCut {
 // and the order of sums follow the mesh. Precondition: `rank_order` is empty or has each axis once.
 Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host = 0,
                       const std::vector<int>& rank_order = {});
+
+// Returns a place for each mesh, in order. Ranks are numbered place after place, and row-major in
+// a place.
+Places PlacesWithMeshes(std::vector<Mesh> meshes, int64_t devices_per_host = 0);
 
 }  // namespace weir::sbp

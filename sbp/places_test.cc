@@ -63,6 +63,17 @@ TEST(Places, AnOrderOfRanksChangesWhichRankADeviceHas) {
   EXPECT_EQ(places.HostOf(RankId(6)), places.HostOf(RankId(7)));
 }
 
+TEST(Places, RanksOfUnequalMeshesAreNumberedPlaceAfterPlace) {
+  const Places places = PlacesWithMeshes({*Mesh::Parse("dp=1,tp=1"), *Mesh::Parse("dp=2,tp=2")}, 2);
+  EXPECT_EQ(places.num_ranks(), 5);
+  EXPECT_FALSE(places.has_equal_meshes());
+  EXPECT_EQ(places.ranks(0), RanksOf({0}));
+  EXPECT_EQ(places.ranks(1), RanksOf({1, 2, 3, 4}));
+  EXPECT_THAT(places.CoordsOf(RankId(2)), ElementsAre(0, 1));
+  EXPECT_EQ(places.HostOf(RankId(4)), 2);
+  EXPECT_EQ(places.host_cut(), nullptr) << "hosts do not cut unequal meshes evenly";
+}
+
 TEST(Places, PlacesMayDifferInSizeAndMesh) {
   const Places places({{*Mesh::Parse("dp=2,tp=2"), RanksOf({5, 4, 1, 0})},
                        {*Mesh::Parse("tp=2"), RanksOf({2, 3})}});

@@ -4,8 +4,9 @@
 // The compiler compiles a Function once, however often the model calls the function. A Function is
 // straight-line: its nodes stand in an order that defines every value before its first use. A value
 // carries a logical type (the tensor of one micro-batch, whole over all devices). After the pass
-// propagate-layouts a value also carries a layout over the stage mesh. The op "boxing" changes the
-// layout of a value. After propagate-layouts no other op needs an operand in another layout.
+// propagate-layouts a value also carries a layout over the mesh of its stages. The op "boxing"
+// changes the layout of a value. After propagate-layouts no other op needs an operand in another
+// layout.
 //
 // A Module joins functions by a Program: items (calls, boxings, sources, sinks) over program
 // values, each with a stage and a rate (per micro-batch or per step).
@@ -113,8 +114,11 @@ struct Function {
   // Values that forward keeps for the backward pass, besides arguments. None: all values that
   // backward reads.
   std::optional<std::vector<ops::ValueId>> keep;
-  // The function is laid out by the rules of this stage; -1: by the rules of all stages.
+  // The function is laid out by the rules of this stage, over its mesh; -1: by the rules of all
+  // stages, which have one mesh. If stages have unequal meshes, every function has a stage.
   int64_t rules_of_stage = -1;
+  // Returns a stage with the mesh of the function.
+  int64_t stage_of_mesh() const { return rules_of_stage < 0 ? 0 : rules_of_stage; }
 
   ops::ValueId AddValue(std::string name, sbp::TensorType type);
   // Returns the index of the node that outputs `value`, or -1 (an argument).

@@ -24,12 +24,20 @@ bool LayoutRules::Entry::IsFor(int64_t stage) const {
 }
 
 bool LayoutRules::DifferByStage() const {
-  return std::any_of(entries_.begin(), entries_.end(),
+  return FirstWithMeshOf(0) >= 0 ||
+         std::any_of(entries_.begin(), entries_.end(),
                      [](const Entry& entry) { return !entry.stages.empty(); });
+}
+
+int64_t LayoutRules::FirstWithMeshOf(int64_t stage) const {
+  const auto differs = [this](const sbp::Mesh& mesh) { return !(mesh == meshes_[0]); };
+  if (std::none_of(meshes_.begin(), meshes_.end(), differs)) return -1;
+  return std::find(meshes_.begin(), meshes_.end(), meshes_[stage]) - meshes_.begin();
 }
 
 int64_t LayoutRules::FirstWithRulesOf(int64_t stage) const {
   for (int64_t first = 0; first < stage; ++first) {
+    if (!meshes_.empty() && !(meshes_[first] == meshes_[stage])) continue;
     if (std::all_of(entries_.begin(), entries_.end(),
                     [&](const Entry& entry) { return entry.IsFor(first) == entry.IsFor(stage); }))
       return first;
@@ -43,6 +51,15 @@ LayoutRules LayoutRules::OnStage(int64_t stage) const {
   std::erase_if(rules.entries_, [&](const Entry& entry) {
     return stage < 0 ? !entry.stages.empty() : !entry.IsFor(stage);
   });
+  if (stage < 0 || meshes_.empty()) return rules;
+  rules.stage_mesh_ = meshes_[stage];
+  const auto is_idle = [&rules](int axis) { return rules.stage_mesh_.size(axis) == 1; };
+  std::erase_if(rules.entries_, [&](const Entry& entry) { return is_idle(entry.axis); });
+  for (auto& [tensor, layout] : rules.overrides_) {
+    for (int axis = 0; axis < static_cast<int>(layout.size()); ++axis) {
+      if (is_idle(axis)) layout[axis] = sbp::Sbp::B();
+    }
+  }
   return rules;
 }
 

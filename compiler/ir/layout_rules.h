@@ -23,6 +23,11 @@ class LayoutRules {
   LayoutRules() = default;
   // `stage_mesh` is the mesh of every place. There are no rules yet.
   explicit LayoutRules(sbp::Mesh stage_mesh) : stage_mesh_(std::move(stage_mesh)) {}
+  // Gives each stage a mesh of its own. The meshes have the axes of `stage_mesh`.
+  void SetMeshes(std::vector<sbp::Mesh> of_stages) { meshes_ = std::move(of_stages); }
+
+  // Returns the mesh of every place; of rules of a stage (OnStage), that of the stage.
+  const sbp::Mesh& stage_mesh() const { return stage_mesh_; }
 
   // Adds a rule after all others: `axis` of the mesh splits the dimension `dim` on these stages of
   // the pipeline; none: on all.
@@ -30,12 +35,15 @@ class LayoutRules {
   // Gives the tensor "function/tensor" a layout of its own. Returns false if the tensor has one.
   bool AddOverride(const std::string& tensor, sbp::Layout layout);
 
-  // Returns whether some rule is for some stages only.
+  // Returns whether some rule is for some stages only, or stages have unequal meshes.
   bool DifferByStage() const;
-  // Returns the first stage that has the same rules as `stage`.
+  // Returns the first stage that has the same rules and the same mesh as `stage`.
   int64_t FirstWithRulesOf(int64_t stage) const;
+  // Returns the first stage that has the same mesh as `stage`; -1 if all stages have one mesh.
+  int64_t FirstWithMeshOf(int64_t stage) const;
   // Returns the rules of a stage; those of all stages if `stage` is below 0. The explicit layouts
-  // of a function are also those of its copy for a stage (NameOnStage).
+  // of a function are also those of its copy for a stage (NameOnStage). Along an axis that has one
+  // device on the stage, nothing is split.
   LayoutRules OnStage(int64_t stage) const;
   // Returns the name of the copy of a function for a stage: "block@2".
   static std::string NameOnStage(const std::string& function, int64_t stage);
@@ -81,6 +89,7 @@ class LayoutRules {
   std::map<std::string, sbp::Layout> overrides_;
   std::string copy_suffix_;  // of the names of functions that are copies for a stage; may be empty
   sbp::Mesh stage_mesh_;
+  std::vector<sbp::Mesh> meshes_;  // by stage; empty: all stages have stage_mesh_
 };
 
 }  // namespace weir::compiler

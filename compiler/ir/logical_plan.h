@@ -43,9 +43,15 @@ struct LogicalPlan {
   std::shared_ptr<const proto::Job> job;
   JobSettings settings;
   PlanMode mode = PlanMode::kTrain;
-  sbp::Mesh mesh;        // of the job
-  sbp::Places places;    // where the stages are: stage s is place s
-  sbp::Mesh stage_mesh;  // the mesh of every place: functions are laid out once for all of them
+  // The axes of the job. If stages have unequal meshes, an axis has its largest size, and the
+  // number of devices is that of the places alone.
+  sbp::Mesh mesh;
+  std::string mesh_text;  // for people, with the meshes of stages
+  sbp::Places places;     // where the stages are: stage s is place s
+  // The axes of the places' meshes, with the largest size that an axis has on any stage: the mesh
+  // of every place, unless the job gives stages meshes of their own. A function is laid out once
+  // for all stages of one mesh.
+  sbp::Mesh stage_mesh;
   int64_t micro_batches = 1;
   UpdateRate updates;  // kTrain
   int64_t chunk_bytes_max = 1 << 20;

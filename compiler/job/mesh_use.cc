@@ -130,15 +130,16 @@ struct AxisUse {
   std::set<int64_t> busy;           // coordinates
 };
 
-AxisUse UseOf(const LogicalPlan& plan, int axis) {
+// Of the functions on stages with this mesh.
+AxisUse UseOf(const LogicalPlan& plan, const sbp::Mesh& mesh, int axis) {
   AxisUse use;
   for (const ModelFunction& model_function : plan.module.model.functions) {
     const Function& function = plan.module.functions[model_function.forward];
+    if (!(plan.places.mesh(function.stage_of_mesh()) == mesh)) continue;
     for (const Value& value : function.values) {
       if (!Splits(value.layout, axis)) continue;
-      const std::set<int64_t> empty =
-          EmptyCoordinates(value.type, value.layout, plan.stage_mesh, axis);
-      for (int64_t at = 0; at < plan.stage_mesh.size(axis); ++at) {
+      const std::set<int64_t> empty = EmptyCoordinates(value.type, value.layout, mesh, axis);
+      for (int64_t at = 0; at < mesh.size(axis); ++at) {
         if (empty.count(at) == 0) use.busy.insert(at);
       }
       if (empty.empty()) continue;
@@ -151,14 +152,19 @@ AxisUse UseOf(const LogicalPlan& plan, int axis) {
   return use;
 }
 
-// Returns the ranks of the job whose coordinate along `axis` is among `at`: "2 to 7, 10".
-std::string RanksText(const LogicalPlan& plan, int axis, const std::set<int64_t>& at) {
+// Returns the ranks on stages with this mesh whose coordinate along `axis` is among `at`: "2 to 7,
+// 10".
+std::string RanksText(const LogicalPlan& plan, const sbp::Mesh& mesh, int axis,
+                      const std::set<int64_t>& at) {
+  const auto is_meant = [&](RankId rank) {
+    return plan.places.mesh(plan.places.PlaceOf(rank)) == mesh &&
+           at.count(plan.places.CoordsOf(rank)[axis]) > 0;
+  };
   std::vector<std::string> ranges;
   int64_t begin = -1;
-  for (int64_t rank = 0; rank <= plan.mesh.num_ranks(); ++rank) {
+  for (int64_t rank = 0; rank <= plan.places.num_ranks(); ++rank) {
     const bool inside =
-        rank < plan.mesh.num_ranks() &&
-        at.count(plan.places.CoordsOf(RankId(static_cast<int32_t>(rank)))[axis]) > 0;
+        rank < plan.places.num_ranks() && is_meant(RankId(static_cast<int32_t>(rank)));
     if (inside && begin < 0) begin = rank;
     if (inside || begin < 0) continue;
     ranges.push_back(rank - begin > 1 ? absl::StrCat(begin, " to ", rank - 1)
@@ -171,6 +177,26 @@ std::string RanksText(const LogicalPlan& plan, int axis, const std::set<int64_t>
     ranges.push_back("…");
   }
   return absl::StrCat(one ? "rank " : "ranks ", absl::StrJoin(ranges, ", "));
+}
+
+// Adds the sentences about stages with this mesh.
+void AddDevicesWithoutWork(const LogicalPlan& plan, const sbp::Mesh& mesh,
+                           std::vector<std::string>* sentences) {
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    const sbp::MeshAxis& of = mesh.axes()[axis];
+    if (of.size < 2) continue;
+    const AxisUse use = UseOf(plan, mesh, axis);
+    for (const auto& [dim, gap] : use.gaps) {
+      const bool idle = std::none_of(gap.empty.begin(), gap.empty.end(),
+                                     [&](int64_t at) { return use.busy.count(at) > 0; });
+      sentences->push_back(
+          absl::StrCat("mesh axis ", of.name, " splits dimension ", dim, ", which has ", gap.units,
+                       gap.units == 1 ? " unit" : " units", ", over ", of.size,
+                       " devices: ", RanksText(plan, mesh, axis, gap.empty),
+                       gap.empty.size() == 1 ? " holds" : " hold", " no part of it (", gap.tensor,
+                       ")", idle ? ", nor of anything else that the axis splits" : ""));
+    }
+  }
 }
 
 }  // namespace
@@ -197,22 +223,13 @@ absl::Status CheckMeshUse(const LogicalPlan& plan) {
 }
 
 std::vector<std::string> DevicesWithoutWork(const LogicalPlan& plan) {
-  std::vector<std::string> sentences;
-  for (int axis = 0; axis < plan.stage_mesh.num_axes(); ++axis) {
-    const sbp::MeshAxis& of = plan.stage_mesh.axes()[axis];
-    if (of.size < 2) continue;
-    const AxisUse use = UseOf(plan, axis);
-    for (const auto& [dim, gap] : use.gaps) {
-      const bool idle = std::none_of(gap.empty.begin(), gap.empty.end(),
-                                     [&](int64_t at) { return use.busy.count(at) > 0; });
-      sentences.push_back(
-          absl::StrCat("mesh axis ", of.name, " splits dimension ", dim, ", which has ", gap.units,
-                       gap.units == 1 ? " unit" : " units", ", over ", of.size,
-                       " devices: ", RanksText(plan, axis, gap.empty),
-                       gap.empty.size() == 1 ? " holds" : " hold", " no part of it (", gap.tensor,
-                       ")", idle ? ", nor of anything else that the axis splits" : ""));
-    }
+  std::vector<sbp::Mesh> meshes;
+  for (int64_t stage = 0; stage < plan.places.size(); ++stage) {
+    if (std::find(meshes.begin(), meshes.end(), plan.places.mesh(stage)) == meshes.end())
+      meshes.push_back(plan.places.mesh(stage));
   }
+  std::vector<std::string> sentences;
+  for (const sbp::Mesh& mesh : meshes) AddDevicesWithoutWork(plan, mesh, &sentences);
   return sentences;
 }
 

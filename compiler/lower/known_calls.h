@@ -33,8 +33,8 @@ class KnownCalls {
     std::vector<ops::ValueId> states;  // by operand kState: the value that lies in the state
   };
 
-  // All builders passed here belong to ranks with one number in their stages. The plan outlives the
-  // object.
+  // All builders passed here belong to ranks with one number in their stages, and stages that call
+  // one function have one mesh. The plan outlives the object.
   absl::StatusOr<const KnownFunction*> FunctionOf(int function, const RankBuilder& builder);
 
   // Returns the kernels of a segment for a call. `tensor_of` has, by value, the tensor that the

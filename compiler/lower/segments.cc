@@ -20,9 +20,10 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const sb
     if (node.op == kBoxingOp) {
       const Value& from = function.values[node.inputs[0]];
       const Value& to = function.values[node.outputs[0]];
+      const int64_t place = function.stage_of_mesh();
       WEIR_ASSIGN_OR_RETURN(
           const sbp::Boxing boxing,
-          sbp::PlanBoxingOverHosts(from.type, {from.layout, 0}, {to.layout, 0}, places));
+          sbp::PlanBoxingOverHosts(from.type, {from.layout, place}, {to.layout, place}, places));
       if (IsLocal(boxing.steps)) {
         out.local_boxings[static_cast<int>(i)] = boxing.steps;
       } else {

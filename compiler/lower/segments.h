@@ -1,7 +1,7 @@
 // Cuts a function into segments. A segment is a chain of kernels between two transfers and becomes
 // one actor. A boxing that moves bytes separates segments. A boxing that only slices or fills zeros
-// is a kernel like any other. The cut depends on the function alone, not on the rank.
-// Thread rule: pure functions.
+// is a kernel like any other. The cut depends on the function and the mesh of its stages, not on
+// the rank. Thread rule: pure functions.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ namespace weir::compiler {
 struct TransferBundle {
   int depth = 0;
   std::vector<int> nodes;  // boxing nodes of the function
-  MovedTensors moved;      // by node; all at place 0
+  MovedTensors moved;      // by node; all at Function::stage_of_mesh
 };
 
 struct SegmentedFunction {

@@ -64,8 +64,9 @@ class ProgramBuilder : private ProgramItems {
 
   bool accumulates() const { return plan_.micro_batches * plan_.updates.every > 1; }
 
-  sbp::Layout UpdateLayout(const sbp::Layout& compute, const sbp::TensorType& type) const {
-    return LayoutAtRest(plan_, zero(), compute, type);
+  sbp::Layout UpdateLayout(int64_t stage, const sbp::Layout& compute,
+                           const sbp::TensorType& type) const {
+    return LayoutAtRest(plan_, plan_.places.mesh(stage), zero(), compute, type);
   }
 
   // Makes a variable of each weight, on the stage of the first call that reads the weight.
@@ -114,7 +115,7 @@ class ProgramBuilder : private ProgramItems {
     variable.group = weight.group;
     if (!weight.frozen) variable.momentum = function.parameters[p].momentum;
     variable.stage = call.stage;
-    variable.layout = UpdateLayout(compute.layout, variable.type);
+    variable.layout = UpdateLayout(call.stage, compute.layout, variable.type);
     const int index = static_cast<int>(module_.variables.size());
     variable.value =
         NewValue(variable.name, variable.type, variable.layout, call.stage, at_update());
@@ -161,7 +162,7 @@ class ProgramBuilder : private ProgramItems {
     if (outputs.empty()) return;
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
                                 absl::StrCat("cast ", call.name), after_update());
-    item.function = InternFunction(builder);
+    item.function = InternFunction(call.stage, builder);
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;
@@ -189,7 +190,7 @@ class ProgramBuilder : private ProgramItems {
     FunctionBuilder builder(absl::StrCat(purpose, ".", ForwardOf(model_.calls[c]).name),
                             plan_.stage_mesh);
     build(&builder);
-    return known.emplace_back(c, InternFunction(builder)).second;
+    return known.emplace_back(c, InternFunction(model_.calls[c].stage, builder)).second;
   }
 
   int WeightFor(int c, size_t p, const sbp::Layout& layout, const char* purpose) {
@@ -325,7 +326,7 @@ class ProgramBuilder : private ProgramItems {
     ProgramItem& item =
         NewItem(ItemKind::kCall, PhaseKind::kBackward,
                 absl::StrCat("sum d_", model_.values[v].name), Frequency::kMicroBatch);
-    item.function = InternFunction(builder);
+    item.function = InternFunction(stage, builder);
     item.inputs = parts;
     item.outputs = {out};
     return out;
@@ -440,8 +441,8 @@ class ProgramBuilder : private ProgramItems {
       int arg = results[r];
       if (forward.args[arg].kind != ArgKind::kParameter || backward.results[r].per_step) continue;
       const Value value = backward.values[backward.results[r].value];
-      const sbp::Layout update =
-          UpdateLayout(forward.values[forward.args[arg].value].layout, value.type);
+      const sbp::Layout update = UpdateLayout(
+          forward.stage_of_mesh(), forward.values[forward.args[arg].value].layout, value.type);
       if (zero() >= 2 && !(value.layout == update)) continue;
       Node node;
       node.name = absl::StrCat("accumulate_", forward.values[forward.args[arg].value].name);
@@ -499,8 +500,8 @@ class ProgramBuilder : private ProgramItems {
   }
 
   // Returns the gradient of a weight; -1: no use of the weight is on the way to the loss. Gradients
-  // with equal layouts are added before they are boxed, on the stage of the variable. So the order
-  // of the sum does not depend on the cut of the pipeline.
+  // with equal layouts on stages of one mesh are added before they are boxed, on the stage of the
+  // variable. So the order of the sum does not depend on the cut of the pipeline.
   int GradientOfWeight(int weight, int variable_index) {
     const Variable variable = module_.variables[variable_index];
     std::vector<int> parts;
@@ -509,7 +510,9 @@ class ProgramBuilder : private ProgramItems {
       const std::vector<int>& gradients = calls_[use.call].gradients;
       if (gradients.empty() || gradients[use.parameter] < 0) continue;
       parts.push_back(gradients[use.parameter]);
-      alike = alike && module_.values[parts.back()].layout == module_.values[parts[0]].layout;
+      const ProgramValue& gradient = module_.values[parts.back()];
+      alike = alike && gradient.layout == module_.values[parts[0]].layout &&
+              plan_.places.mesh(gradient.stage) == plan_.places.mesh(variable.stage);
     }
     if (parts.empty()) return -1;
     for (int& part : parts) {
@@ -544,7 +547,7 @@ class ProgramBuilder : private ProgramItems {
         ItemKind::kCall,
         plan_.schedule.splits_backward() ? PhaseKind::kWeightGradient : PhaseKind::kBackward,
         absl::StrCat("accumulate ", call.name), Frequency::kMicroBatch);
-    item.function = InternFunction(builder);
+    item.function = InternFunction(call.stage, builder);
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;
@@ -602,7 +605,7 @@ class ProgramBuilder : private ProgramItems {
     clip_scale_ = NewValue("clip_scale", scalar, everywhere_, 0, at_update());
     int norm = NewValue("grad_norm", scalar, everywhere_, 0, at_update());
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "clip", at_update());
-    item.function = InternFunction(builder);
+    item.function = InternFunction(0, builder);
     item.inputs = {total};
     item.outputs = {clip_scale_, norm};
     AddSink("grad_norm", norm);
@@ -618,7 +621,7 @@ class ProgramBuilder : private ProgramItems {
     BuildSampleFactor(plan_, &builder);
     sample_factor_ = NewValue("sample_factor", {DType::kF32, {}}, everywhere_, 0, at_update());
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "sample factor", at_update());
-    item.function = InternFunction(builder);
+    item.function = InternFunction(0, builder);
     item.inputs = {total};
     item.outputs = {sample_factor_};
   }
@@ -634,7 +637,7 @@ class ProgramBuilder : private ProgramItems {
     inputs.push_back(Boxed(sample_factor_, everywhere_, call.stage, at_update()));
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
                                 absl::StrCat("averages ", call.name), at_update());
-    item.function = InternFunction(builder);
+    item.function = InternFunction(call.stage, builder);
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;
@@ -701,7 +704,7 @@ class ProgramBuilder : private ProgramItems {
     int out = NewValue(name, have.type, have.layout, have.stage, Frequency::kStep);
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("metric ", name),
                                 Frequency::kMicroBatch);
-    item.function = InternFunction(builder);
+    item.function = InternFunction(have.stage, builder);
     item.inputs = {value};
     item.outputs = {out};
     AddSink(name, Boxed(out, everywhere_, have.stage, Frequency::kStep));
@@ -732,7 +735,7 @@ class ProgramBuilder : private ProgramItems {
     builder.MarkState(out, name);
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("fetch ", name),
                                 Frequency::kMicroBatch);
-    item.function = InternFunction(builder);
+    item.function = InternFunction(have.stage, builder);
     item.inputs = {whole};
     item.states = {{absl::StrCat("fetch/", name), "", everywhere_}};
   }

@@ -21,6 +21,7 @@ class AheadMaker {
   AheadMaker(const PassContext& context, const Function& function)
       : context_(context), function_(function) {
     ahead_.name = absl::StrCat(function.name, ".ahead");
+    ahead_.rules_of_stage = function.rules_of_stage;
   }
 
   absl::Status Add(const Node& mean) {

@@ -30,6 +30,7 @@ class FunctionDifferentiator {
         result_has_grad_(result_has_grad),
         loss_result_(owns_loss ? loss_result : -1) {
     backward_.name = absl::StrCat(forward_.name, ".backward");
+    backward_.rules_of_stage = forward_.rules_of_stage;
   }
 
   absl::StatusOr<Function> Run() {

@@ -59,9 +59,10 @@ int ProgramItems::Boxed(int value, const sbp::Layout& layout, int64_t stage, Fre
   return out;
 }
 
-int ProgramItems::InternFunction(FunctionBuilder& builder) {
+int ProgramItems::InternFunction(int64_t stage, FunctionBuilder& builder) {
   Function function = builder.Take();
-  std::string text = ToText(function, plan_.stage_mesh);
+  function.rules_of_stage = rules_.FirstWithMeshOf(stage);
+  std::string text = absl::StrCat(function.rules_of_stage, " ", ToText(function, plan_.stage_mesh));
   auto known = interned_.find(text);
   if (known != interned_.end()) return known->second;
   module_.functions.push_back(std::move(function));
@@ -82,7 +83,7 @@ int ProgramItems::Sum(const std::string& name, const std::vector<int>& parts,
   builder.AddResult(total, Frequency::kMicroBatch);
   int out = NewValue(name, type, layout, stage, at_update());
   ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, name, at_update());
-  item.function = InternFunction(builder);
+  item.function = InternFunction(stage, builder);
   item.inputs = parts;
   item.outputs = {out};
   return out;

@@ -38,9 +38,9 @@ class ProgramItems {
   int Boxed(int value, const sbp::Layout& layout, int64_t stage, Frequency frequency,
             const std::string& purpose = "");
 
-  // Returns the index of the function. All calls with the same text share a function that is built
-  // here.
-  int InternFunction(FunctionBuilder& builder);
+  // Returns the index of the function, which is called on `stage`. All calls with the same text on
+  // stages of one mesh share a function that is built here.
+  int InternFunction(int64_t stage, FunctionBuilder& builder);
 
   // Returns the sum of `parts` in this order, as a call of the update on `stage`.
   int Sum(const std::string& name, const std::vector<int>& parts, const sbp::TensorType& type,

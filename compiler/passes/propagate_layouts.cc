@@ -271,6 +271,7 @@ absl::Status PropagateLayouts(const PassContext& whole, Module* module) {
     Function& forward = module->functions[model_function.forward];
     if (IsLaidOut(forward)) continue;
     context.rules = whole.rules.OnStage(forward.rules_of_stage);
+    if (forward.rules_of_stage >= 0) context.stage_mesh = context.rules.stage_mesh();
     if (model_function.ahead >= 0) {
       Function& ahead = module->functions[model_function.ahead];
       WEIR_RETURN_IF_ERROR(SetArgLayouts(context, &ahead));

@@ -27,6 +27,7 @@ class BackwardSplitter {
   // Returns whether there was anything to move.
   bool Run(Function* weight_gradient) {
     weight_.name = absl::StrCat(forward_.name, ".weight_gradient");
+    weight_.rules_of_stage = forward_.rules_of_stage;
     producer_.assign(backward_.values.size(), -1);
     for (size_t n = 0; n < backward_.nodes.size(); ++n) {
       for (ops::ValueId output : backward_.nodes[n].outputs)

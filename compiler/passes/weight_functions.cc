@@ -46,15 +46,14 @@ sbp::Layout AllPartial(const sbp::Mesh& mesh) {
   return sbp::Layout(mesh.num_axes(), sbp::Sbp::P());
 }
 
-sbp::Layout LayoutAtRest(const LogicalPlan& plan, int zero_stage, const sbp::Layout& compute,
-                         const sbp::TensorType& type) {
+sbp::Layout LayoutAtRest(const LogicalPlan& plan, const sbp::Mesh& mesh, int zero_stage,
+                         const sbp::Layout& compute, const sbp::TensorType& type) {
   sbp::Layout layout = compute;
   if (zero_stage == 0) return layout;
-  const int axis = plan.stage_mesh.AxisIndex(plan.settings.training.zero_axis);
-  if (axis < 0 || plan.stage_mesh.size(axis) == 1 || type.dims.empty() ||
-      !layout[axis].is_broadcast())
+  const int axis = mesh.AxisIndex(plan.settings.training.zero_axis);
+  if (axis < 0 || mesh.size(axis) == 1 || type.dims.empty() || !layout[axis].is_broadcast())
     return layout;
-  const int64_t parts = plan.stage_mesh.size(axis);
+  const int64_t parts = mesh.size(axis);
   int best = -1;
   for (size_t d = 0; d < type.dims.size(); ++d) {
     bool taken = false;

@@ -15,11 +15,11 @@ namespace weir::compiler {
 // Returns the layout that is P over every axis.
 sbp::Layout AllPartial(const sbp::Mesh& mesh);
 
-// Returns the layout of a weight at rest. A zero stage splits the first tensor axis that no mesh
-// axis splits and that has at least one unit per part; else the first axis that no mesh axis
-// splits; else axis 0.
-sbp::Layout LayoutAtRest(const LogicalPlan& plan, int zero_stage, const sbp::Layout& compute,
-                         const sbp::TensorType& type);
+// Returns the layout of a weight at rest on a stage with this mesh. A zero stage splits the first
+// tensor axis that no mesh axis splits and that has at least one unit per part; else the first axis
+// that no mesh axis splits; else axis 0.
+sbp::Layout LayoutAtRest(const LogicalPlan& plan, const sbp::Mesh& mesh, int zero_stage,
+                         const sbp::Layout& compute, const sbp::TensorType& type);
 
 // Arguments: the gradients of `weights`, in the layouts of the weights. Result: the sum of their
 // squares, P over the mesh.

@@ -65,7 +65,7 @@ class RegisterAllocator {
 
   absl::StatusOr<proto::RankPlan> Run() {
     out_.set_rank(graph_.rank.value());
-    out_.set_num_ranks(static_cast<int>(plan_.mesh.num_ranks()));
+    out_.set_num_ranks(static_cast<int>(plan_.places.num_ranks()));
     out_.set_plan_id(plan_.plan_id);
     out_.set_seed(plan_.settings.training.seed);
     out_.set_micro_batches(plan_.micro_batches);
@@ -389,7 +389,8 @@ class RegisterAllocator {
       if (tensor.variable < 0 || !places_[t].register_id.has_value()) continue;
       const Variable& variable = plan_.module.variables[tensor.variable];
       sbp::Coords coords = plan_.places.CoordsOf(graph_.rank);
-      TensorSlice slice = sbp::LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
+      TensorSlice slice =
+          sbp::LocalSlice(variable.type, variable.layout, plan_.places.mesh(graph_.stage), coords);
       AddState(variable.name, slice, variable.layout, variable.init)
           ->set_state_class(proto::StateSpec::WEIGHT);
       homes.push_back({places_[t].register_id, places_[t].offset});
@@ -417,10 +418,10 @@ class RegisterAllocator {
     proto::Initializer zeros;
     zeros.set_zeros(true);
     for (int64_t token = 0; token < tensor.delay; ++token) {
-      proto::StateSpec* spec =
-          AddState(absl::StrCat(variable.name, "/delayed_gradient_", token),
-                   sbp::LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
-                   variable.layout, zeros);
+      proto::StateSpec* spec = AddState(
+          absl::StrCat(variable.name, "/delayed_gradient_", token),
+          sbp::LocalSlice(variable.type, variable.layout, plan_.places.mesh(graph_.stage), coords),
+          variable.layout, zeros);
       spec->set_state_class(proto::StateSpec::DELAYED_GRADIENT);
       spec->set_weight(variable.name);
       proto::StateSpec::Token* where = spec->mutable_token();

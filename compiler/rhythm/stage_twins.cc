@@ -43,14 +43,22 @@ class Comparison {
     twin.items.resize(module_.items.size());
     for (size_t i = 0; i < of_first.size(); ++i) {
       if (!ItemsMatch(module_.items[of_first[i]], module_.items[of_stage[i]])) return std::nullopt;
-      const auto [from, to] = StagesOf(module_, module_.items[of_stage[i]]);
-      twin.items[of_first[i]] = {of_stage[i], from == stage_ ? to : from};
+      const int64_t other = OtherStage(of_stage[i], stage_);
+      if (!(plan_.places.mesh(OtherStage(of_first[i], first_)) == plan_.places.mesh(other)))
+        return std::nullopt;  // other messages, though of the same tensors
+      twin.items[of_first[i]] = {of_stage[i], other};
     }
     if (!ShapesMatch(twin)) return std::nullopt;
     return twin;
   }
 
  private:
+  // Returns the other stage of a boxing between stages, and else `stage`.
+  int64_t OtherStage(int item, int64_t stage) const {
+    const auto [from, to] = StagesOf(module_, module_.items[item]);
+    return from == stage ? to : from;
+  }
+
   bool ItemsMatch(const ProgramItem& a, const ProgramItem& b) {
     return a.kind == b.kind && a.phase == b.phase && a.function == b.function &&
            a.frequency == b.frequency && PartsMatch(a, b) && a.states.size() == b.states.size() &&

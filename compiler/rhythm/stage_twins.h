@@ -19,7 +19,7 @@ struct StageTwin {
   // An Item says what stands on the twin in the place of an item of the first stage.
   struct Item {
     int item = -1;       // -1: the item is not of the first stage
-    int64_t other = -1;  // the other stage of a boxing between stages
+    int64_t other = -1;  // the other stage of a boxing between stages, or else the twin
   };
   int64_t first = 0;
   int64_t stage = 0;

@@ -9,6 +9,7 @@
 #include "compiler/job/import_settings.h"
 #include "compiler/job/mesh_use.h"
 #include "compiler/job/parameter_groups.h"
+#include "compiler/job/stage_meshes.h"
 #include "compiler/passes/assign_stages.h"
 #include "runtime/base/status.h"
 
@@ -109,6 +110,9 @@ absl::StatusOr<std::unique_ptr<JobTrial>> JobTrial::Create(const proto::Job& job
                                                            const CostModel* costs) {
   const sbp::Mesh mesh = MeshOf(job);
   WEIR_RETURN_IF_ERROR(mesh.Validate());
+  WEIR_RETURN_IF_ERROR(CheckEqualStages(
+      job, "the search for layouts",
+      "write the rules yourself with rules: WRITTEN, or search without pipeline.stage_mesh"));
   std::vector<int> order;
   const std::vector<std::string> names(job.mesh().rank_order().begin(),
                                        job.mesh().rank_order().end());

@@ -139,7 +139,7 @@ TEST(StageShape, HasWhateverARankDoes) {
     std::unique_ptr<compiler::LogicalPlan> plan = Compile(job);
     ASSERT_NE(plan, nullptr);
     for (RankId rank : plan->places.all_ranks()) {
-      SCOPED_TRACE(absl::StrCat(job.name(), " on ", plan->mesh.ToText(), ", rank ", rank));
+      SCOPED_TRACE(absl::StrCat(job.name(), " on ", plan->mesh_text, ", rank ", rank));
       const compiler::StageShape& shape = plan->stages[plan->places.PlaceOf(rank)];
       std::map<compiler::Station, const compiler::RankActor*> at;
       for (const compiler::RankActor& actor : shape.graph.actors)

@@ -1,5 +1,6 @@
 // Compares the bytes on the edges of running plans with the closed form: for every pair of layouts
-// on 2, 3, 4 and 2x2 devices, on the same devices and to others, and for whole training steps.
+// on 2, 3, 4 and 2x2 devices, on the same devices, to others and to those of another mesh, and for
+// whole training steps.
 #include "absl/strings/str_cat.h"
 #include "compiler/cost/cost_model.h"
 #include "compiler/explain/bytes_per_step.h"
@@ -23,14 +24,13 @@ class ZeroFeed final : public actors::DataFeed {
 };
 
 // Returns a program of one source and one boxing.
-std::unique_ptr<compiler::LogicalPlan> BoxingPlan(const sbp::Mesh& mesh,
+std::unique_ptr<compiler::LogicalPlan> BoxingPlan(const sbp::Places& places,
                                                   const sbp::TensorType& type,
                                                   const sbp::Placement& from,
                                                   const sbp::Placement& to) {
   auto plan = std::make_unique<compiler::LogicalPlan>();
-  plan->mesh = mesh;
-  plan->places = sbp::PipelinePlaces(mesh);
-  plan->stage_mesh = plan->places.mesh(0);
+  plan->places = places;
+  plan->stage_mesh = places.mesh(to.place);
   plan->plan_id = "boxing";
   compiler::Module& module = plan->module;
   module.AddValue({"x", type, from.layout, from.place, compiler::Frequency::kStep, -1});
@@ -51,6 +51,7 @@ std::unique_ptr<compiler::LogicalPlan> BoxingPlan(const sbp::Mesh& mesh,
   ops::ValueId arg = builder.AddArg("y", type, to.layout);
   builder.MarkState(builder.Emit("scale", {arg}, {{type, to.layout}}, {{"factor", 1.0}})[0], "y");
   module.functions.push_back(builder.Take());
+  module.functions.back().rules_of_stage = to.place;
   compiler::ProgramItem fetch;
   fetch.name = "fetch";
   fetch.frequency = compiler::Frequency::kStep;
@@ -105,17 +106,15 @@ std::vector<sbp::Layout> AllLayouts(const sbp::Mesh& mesh) {
   return layouts;
 }
 
-void CheckPairs(const std::string& mesh_text, int64_t to_stage) {
-  sbp::Mesh mesh = *sbp::Mesh::Parse(mesh_text);
-  const sbp::Places places = sbp::PipelinePlaces(mesh);
-  const sbp::Mesh& stage_mesh = places.mesh(0);
+void CheckPairs(const sbp::Places& places, int64_t to_stage) {
+  const sbp::Mesh &before = places.mesh(0), &after = places.mesh(to_stage);
   for (const Shape& shape : {Shape{12, 8}, Shape{5, 7}}) {
     sbp::TensorType type{DType::kF32, {{"a", shape[0], 1}, {"b", shape[1], 1}}};
-    for (const sbp::Layout& from : AllLayouts(stage_mesh)) {
-      for (const sbp::Layout& to : AllLayouts(stage_mesh)) {
-        SCOPED_TRACE(absl::StrCat(mesh_text, ": ", ToText(from, stage_mesh), " -> ",
-                                  ToText(to, stage_mesh), " of ", ToText(type)));
-        auto plan = BoxingPlan(mesh, type, {from, 0}, {to, to_stage});
+    for (const sbp::Layout& from : AllLayouts(before)) {
+      for (const sbp::Layout& to : AllLayouts(after)) {
+        SCOPED_TRACE(absl::StrCat(before.ToText(), " ", ToText(from, before), " -> ",
+                                  after.ToText(), " ", ToText(to, after), " of ", ToText(type)));
+        auto plan = BoxingPlan(places, type, {from, 0}, {to, to_stage});
         absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
             sbp::PlanBoxing(type, {from, 0}, {to, to_stage}, places);
         ASSERT_TRUE(steps.ok()) << steps.status();
@@ -125,11 +124,22 @@ void CheckPairs(const std::string& mesh_text, int64_t to_stage) {
   }
 }
 
+void CheckPairs(const std::string& mesh, int64_t to_stage) {
+  CheckPairs(sbp::PipelinePlaces(*sbp::Mesh::Parse(mesh)), to_stage);
+}
+
+void CheckPairsBetween(const std::string& before, const std::string& after) {
+  CheckPairs(sbp::PlacesWithMeshes({*sbp::Mesh::Parse(before), *sbp::Mesh::Parse(after)}), 1);
+}
+
 TEST(BoxingBytes, TwoDevices) { CheckPairs("x=2", 0); }
 TEST(BoxingBytes, ThreeDevices) { CheckPairs("x=3", 0); }
 TEST(BoxingBytes, FourDevices) { CheckPairs("x=4", 0); }
 TEST(BoxingBytes, TwoByTwoDevices) { CheckPairs("x=2,y=2", 0); }
 TEST(BoxingBytes, ToOtherDevices) { CheckPairs("pp=2,x=2", 1); }
+TEST(BoxingBytes, ToMoreDevices) { CheckPairsBetween("x=1", "x=3"); }
+TEST(BoxingBytes, ToFewerDevices) { CheckPairsBetween("x=4", "x=2"); }
+TEST(BoxingBytes, ToDevicesOfAnotherMesh) { CheckPairsBetween("x=1,y=4", "x=2,y=2"); }
 
 TEST(BoxingBytes, AStepOfTrainingSendsWhatThePlanSays) {
   zoo::TransformerOptions options;
@@ -155,6 +165,44 @@ TEST(BoxingBytes, AStepOfTrainingSendsWhatThePlanSays) {
       TrainRunOptions run_options;
       run_options.steps = 3;
       absl::StatusOr<TrainRun> run = Train(*job, run_options);
+      ASSERT_TRUE(run.ok()) << run.status();
+      int64_t counted = 0;
+      for (const actors::EdgeReport& edge : run->edges) counted += edge.payload_bytes;
+      EXPECT_EQ(counted, 3 * *planned);
+    }
+  }
+}
+
+TEST(BoxingBytes, AStepOnStagesOfUnequalMeshesSendsWhatThePlanSays) {
+  zoo::TransformerOptions options;
+  options.layers = 3;
+  options.hidden = 16;
+  options.heads = 4;
+  options.ffn = 32;
+  options.vocab = 32;
+  options.sequence = 8;
+  options.training.batch = 8;
+  options.training.micro_batches = 2;
+  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{
+           {"", "dp=2,tp=2"}, {"tp=4", "dp=2,tp=2"}, {"dp=4", "tp=3"}}) {
+    for (int zero : {0, 3}) {
+      SCOPED_TRACE(absl::StrCat(first, " and ", second, ", zero ", zero));
+      absl::StatusOr<proto::Job> made = zoo::GptJob(options);
+      ASSERT_TRUE(made.ok()) << made.status();
+      made->mutable_training()->set_zero_stage(zero);
+      proto::Job job = WithMesh(*made, "pp=2,dp=2,tp=2");
+      for (const std::string& mesh : {first, second}) {
+        proto::Pipeline::StageMesh* entry = job.mutable_pipeline()->add_stage_mesh();
+        entry->add_stage(job.pipeline().stage_mesh_size() - 1);
+        entry->set_mesh(mesh);
+      }
+      auto plan = compiler::CompileJob(job, {});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      absl::StatusOr<int64_t> planned = compiler::BytesPerStep(**plan);
+      ASSERT_TRUE(planned.ok()) << planned.status();
+      TrainRunOptions run_options;
+      run_options.steps = 3;
+      absl::StatusOr<TrainRun> run = Train(job, run_options);
       ASSERT_TRUE(run.ok()) << run.status();
       int64_t counted = 0;
       for (const actors::EdgeReport& edge : run->edges) counted += edge.payload_bytes;

@@ -1,5 +1,6 @@
 // Tests jobs that place the calls of `main` on stages of their own: towers side by side, which join
-// later. Every placement trains as one device does. docs/examples/two_towers.textproto is the job.
+// later, also on stages of unequal meshes. Every placement trains as one device does.
+// docs/examples/two_towers.textproto is the job.
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -33,6 +34,17 @@ proto::Job Placed(proto::Job job, const std::string& mesh, const Places& places)
     place->set_stage(stage);
   }
   return WithMesh(std::move(job), mesh);
+}
+
+// Gives stage i the i-th mesh.
+proto::Job WithStageMeshes(proto::Job job, const std::vector<std::string>& meshes) {
+  job.mutable_pipeline()->clear_stage_mesh();
+  for (const std::string& mesh : meshes) {
+    proto::Pipeline::StageMesh* entry = job.mutable_pipeline()->add_stage_mesh();
+    entry->add_stage(job.pipeline().stage_mesh_size() - 1);
+    entry->set_mesh(mesh);
+  }
+  return job;
 }
 
 TrainRun RunOf(const proto::Job& job) {
@@ -86,6 +98,120 @@ TEST(Placement, EveryStageMayBeSplitFurther) {
       ExpectNear(RunOf(job), one);
     }
   }
+}
+
+TEST(Placement, StagesMayHaveMeshesOfTheirOwn) {
+  const TrainRun one = RunOf(WithMesh(TwoTowers(), ""));
+  for (const std::vector<std::string>& meshes :
+       std::vector<std::vector<std::string>>{{"", "dp=2,tp=2", "dp=2"},
+                                             {"tp=4", "dp=2,tp=2", ""},
+                                             {"dp=2", "tp=3", "dp=4"},
+                                             {"dp=3,tp=2", "", "tp=2"}}) {
+    for (const int zero : {0, 1, 3}) {
+      SCOPED_TRACE(absl::StrCat(meshes[0], " | ", meshes[1], " | ", meshes[2], ", zero ", zero));
+      proto::Job job = WithStageMeshes(WithMesh(TwoTowers(), "pp=3,dp=2,tp=2"), meshes);
+      job.mutable_training()->set_zero_stage(zero);
+      const absl::StatusOr<std::vector<proto::RankPlan>> plans = CompileForAllRanks(job);
+      ASSERT_TRUE(plans.ok()) << plans.status();
+      int64_t devices = 0;
+      for (const std::string& mesh : meshes) devices += sbp::Mesh::Parse(mesh)->num_ranks();
+      EXPECT_EQ(static_cast<int64_t>(plans->size()), devices);
+      ExpectNear(RunOf(job), one);
+    }
+  }
+}
+
+// Schedules, registers and the order of acts change no bit on unequal meshes either.
+TEST(Placement, UnequalMeshesHaveTheSameBitsInEveryOrder) {
+  const proto::Job job =
+      WithStageMeshes(WithMesh(TwoTowers(), "pp=3,dp=2,tp=2"), {"tp=3", "dp=2,tp=2", "dp=2"});
+  const TrainRun first = RunOf(job);
+  ASSERT_EQ(first.losses.size(), 3u);
+  for (const auto schedule : {proto::Pipeline::GPIPE, proto::Pipeline::ZERO_BUBBLE}) {
+    proto::Job other = job;
+    other.mutable_pipeline()->set_schedule(schedule);
+    other.mutable_runtime()->set_registers(proto::Runtime::SOLVED);
+    EXPECT_EQ(FirstDifference(RunOf(other), first), "") << static_cast<int>(schedule);
+  }
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    TrainRunOptions options;
+    options.session.engine = actors::SessionOptions::EngineKind::kSim;
+    options.session.sim.seed = seed;
+    const absl::StatusOr<TrainRun> run = Train(job, options);
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_EQ(FirstDifference(*run, first), "") << "seed " << seed;
+  }
+}
+
+// Where nothing is split, devices compute copies, and all bits are those of one device.
+TEST(Placement, CopiesOnUnequalMeshesAreTheSameBitsAsOneDevice) {
+  const TrainRun one = RunOf(WithMesh(TwoTowers(), ""));
+  proto::Job job = WithMesh(TwoTowers(), "pp=3,dp=2,tp=2");
+  EXPECT_EQ(FirstDifference(RunOf(WithStageMeshes(job, {"", "", ""})), one), "");
+  job.clear_rule();
+  EXPECT_EQ(FirstDifference(RunOf(WithStageMeshes(job, {"", "dp=2,tp=2", "dp=3"})), one), "");
+  EXPECT_EQ(FirstDifference(RunOf(WithStageMeshes(job, {"dp=2", "", "tp=2"})), one), "");
+}
+
+// Draws a mesh for every stage, besides the stages of calls.
+TEST(Placement, RandomMeshesOfStagesTrainAsOneDevice) {
+  const TrainRun one = RunOf(WithMesh(TwoTowers(), ""));
+  const std::vector<std::string> kMeshes = {"",     "dp=2",      "tp=2",      "dp=3",
+                                            "tp=4", "dp=2,tp=2", "dp=4,tp=2", "dp=2,tp=3"};
+  int trained = 0;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    uint64_t n = 1000;
+    const auto below = [&](int64_t limit) {
+      return static_cast<int64_t>(UniformAt(seed, n++) * static_cast<float>(limit));
+    };
+    const int64_t stages = 2 + below(3);
+    proto::Job job = TwoTowers();
+    job.mutable_pipeline()->set_schedule(below(3) == 0 ? proto::Pipeline::ZERO_BUBBLE
+                                                       : proto::Pipeline::ONE_F_ONE_B);
+    job.mutable_runtime()->set_registers(below(3) == 0 ? proto::Runtime::SOLVED
+                                                       : proto::Runtime::SCHEDULE);
+    job.mutable_training()->set_zero_stage(static_cast<int>(below(4)));
+    Places places;
+    for (int64_t i = 0; i < 8; ++i) places.emplace_back(kCalls[i], i * stages / 8);
+    std::vector<std::string> meshes;
+    for (int64_t stage = 0; stage < stages; ++stage)
+      meshes.push_back(kMeshes[below(static_cast<int64_t>(kMeshes.size()))]);
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    job = WithStageMeshes(Placed(job, absl::StrCat("pp=", stages, ",dp=2,tp=2"), places), meshes);
+    const absl::StatusOr<TrainRun> run = Train(job, {});
+    ASSERT_TRUE(run.ok()) << run.status();
+    ++trained;
+    ExpectNear(*run, one);
+  }
+  EXPECT_EQ(trained, 24);
+}
+
+// A chain of cuts may have unequal meshes, too, and parts that take turns on a stage.
+TEST(Placement, CutsMayHaveMeshesOfTheirOwn) {
+  proto::Job job = TwoTowers();
+  const TrainRun one = RunOf(WithMesh(job, ""));
+  job.mutable_pipeline()->clear_place();
+  for (const auto schedule : {proto::Pipeline::ONE_F_ONE_B, proto::Pipeline::INTERLEAVED}) {
+    job.mutable_pipeline()->set_schedule(schedule);
+    ExpectNear(RunOf(WithStageMeshes(WithMesh(job, "pp=2,dp=2,tp=2"), {"tp=2", "dp=4"})), one);
+  }
+}
+
+TEST(Placement, WhatCannotBeMeantWithMeshesOfStagesIsRefused) {
+  const proto::Job job = WithMesh(TwoTowers(), "pp=3,dp=2");
+  const auto flaw = [](const proto::Job& refused) {
+    return std::string(compiler::CompileJob(refused, {}).status().message());
+  };
+  EXPECT_NE(flaw(WithStageMeshes(job, {"tp=2"})).find("W0497"), std::string::npos);
+  EXPECT_NE(flaw(WithStageMeshes(job, {"pp=2"})).find("W0497"), std::string::npos);
+  EXPECT_NE(flaw(WithStageMeshes(job, {"", "", "", ""})).find("W0497"), std::string::npos);
+  EXPECT_NE(flaw(WithStageMeshes(job, {"dp=0"})).find("W0103"), std::string::npos);
+  proto::Job ordered = WithStageMeshes(job, {"dp=1"});
+  ordered.mutable_mesh()->add_rank_order("dp");
+  ordered.mutable_mesh()->add_rank_order("pp");
+  EXPECT_NE(flaw(ordered).find("W0498"), std::string::npos);
+  // On one stage the entries have no effect.
+  EXPECT_EQ(flaw(WithStageMeshes(WithMesh(TwoTowers(), "dp=2"), {"tp=2"})), "");
 }
 
 // Draws a stage for every call. Stages that form a circle, or have no call, are refused with the
@@ -153,6 +279,12 @@ TEST(Placement, TowersMayShareAWeight) {
   for (const char* mesh : {"pp=3", "pp=3,dp=2"}) {
     SCOPED_TRACE(mesh);
     ExpectNear(RunOf(WithMesh(job, mesh)), one);
+  }
+  for (const int zero : {0, 3}) {
+    proto::Job unequal = WithMesh(job, "pp=3,dp=2,tp=2");
+    unequal.mutable_training()->set_zero_stage(zero);
+    ExpectNear(RunOf(WithStageMeshes(unequal, {"dp=2", "tp=2", ""})), one);
+    ExpectNear(RunOf(WithStageMeshes(unequal, {"", "dp=2,tp=2", "dp=2"})), one);
   }
 }
 

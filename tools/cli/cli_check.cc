@@ -72,7 +72,7 @@ absl::Status CheckOutputs(const CheckArguments& arguments, proto::Job job,
   *context.out << arguments.train.job.Title(job) << " is sound, and has no loss: "
                << Plural(static_cast<int64_t>(plan->module.variables.size()), "weight") << ", "
                << Plural(static_cast<int64_t>(plan->module.model.fetched.size()), "output")
-               << ", on " << Plural(plan->mesh.num_ranks(), "device") << "\n"
+               << ", on " << Plural(plan->places.num_ranks(), "device") << "\n"
                << (arguments.without_data
                        ? "data not looked at"
                        : absl::StrCat(Plural(facts.samples, "sample"), " in ",
@@ -129,7 +129,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.train.options, scope));
   const compiler::LogicalPlan& plan = *prepared.plans.training;
-  const int64_t ranks = plan.mesh.num_ranks();
+  const int64_t ranks = plan.places.num_ranks();
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
   std::vector<std::string> warnings = passed_over;
   warnings.insert(warnings.end(), prepared.warnings.begin(), prepared.warnings.end());

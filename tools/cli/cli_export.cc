@@ -115,7 +115,7 @@ absl::StatusOr<onnx::ModelSharding> ShardingOfJob(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
                         compiler::CompileJob(job, options));
   onnx::ModelSharding sharding;
-  sharding.num_devices = plan->mesh.num_ranks();
+  sharding.num_devices = plan->places.num_ranks();
   sharding.num_stages = plan->places.size();
   for (const compiler::Variable& variable : plan->module.variables) {
     sharding.tensors[variable.name] =

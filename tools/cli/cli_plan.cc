@@ -100,7 +100,7 @@ absl::Status PrintCurve(const compiler::LogicalPlan& plan, const compiler::CostM
                         compiler::RegisterCurve(plan, costs, kCurvePointsMax));
   if (arguments.json) {
     nlohmann::ordered_json json = {{"job", plan.job->name()},
-                                   {"mesh", plan.mesh.ToText()},
+                                   {"mesh", plan.mesh_text},
                                    {"choices", PointsJson(choices)},
                                    {"curve", PointsJson(curve)}};
     out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
@@ -114,9 +114,9 @@ absl::Status PrintCurve(const compiler::LogicalPlan& plan, const compiler::CostM
 }
 
 absl::Status PrintRank(const compiler::LogicalPlan& plan, int64_t rank, std::ostream& out) {
-  if (rank >= plan.mesh.num_ranks()) {
+  if (rank >= plan.places.num_ranks()) {
     return Rejected({"W0008", "--rank",
-                     absl::StrCat("a rank from 0 to ", plan.mesh.num_ranks() - 1),
+                     absl::StrCat("a rank from 0 to ", plan.places.num_ranks() - 1),
                      absl::StrCat(rank), ""});
   }
   WEIR_ASSIGN_OR_RETURN(proto::RankPlan lowered,
@@ -170,7 +170,7 @@ constexpr int64_t kRanksInJsonMax = 64;
 absl::Status PrintJson(const PlannedJob& planned, const sim::JobCosts& costs,
                        const PlanArguments& arguments, const CliContext& context) {
   const compiler::LogicalPlan& plan = *planned.plan;
-  const int64_t num_ranks = plan.mesh.num_ranks();
+  const int64_t num_ranks = plan.places.num_ranks();
   const bool all = arguments.all_ranks || num_ranks <= kRanksInJsonMax;
   WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, NeedWithDriver(plan, costs));
   WEIR_ASSIGN_OR_RETURN(

@@ -67,7 +67,7 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
     *context->err << line << "\n";
   WEIR_ASSIGN_OR_RETURN(
       sim::SimulateReport report,
-      sim::SimulatePlan(*planned.plan, read.costs.ClusterFor(planned.plan->mesh.num_ranks()),
+      sim::SimulatePlan(*planned.plan, read.costs.ClusterFor(planned.plan->places.num_ranks()),
                         arguments.options));
   report.costs = read.costs.Text();
   *context->out << (arguments.json ? sim::ToJson(report) : ToText(report));

@@ -593,20 +593,20 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments, read.rule_costs, &read.job, console));
   WEIR_ASSIGN_OR_RETURN(const train::PreparedTraining prepared,
                         train::PrepareTraining(read.job, arguments.options, {}));
-  const auto& mesh = prepared.plans.training->mesh;
+  const compiler::LogicalPlan& plan = *prepared.plans.training;
   // The tasks of a scheduler are not known before they meet.
   const bool is_in_tasks = found.listed.empty() && found.backend != hosts::Backend::kLocal;
   DryRun run;
   run.work = absl::StrCat("train ", arguments.job.Title(read.job), " on ",
-                          mesh.num_ranks() == 1 ? "one device" : mesh.ToText(), " up to step ",
-                          read.job.training().steps(),
+                          plan.places.num_ranks() == 1 ? "one device" : plan.mesh_text,
+                          " up to step ", read.job.training().steps(),
                           is_in_tasks     ? ", spread evenly over the tasks, in one process in each"
                           : has_processes ? ""
                                           : ", in this process");
   run.log_base = arguments.fleet.logs;
   if (has_processes && !is_in_tasks) {
     WEIR_ASSIGN_OR_RETURN(const fleet::RankSpread spread,
-                          fleet::SpreadRanks(options, static_cast<int>(mesh.num_ranks())));
+                          fleet::SpreadRanks(options, static_cast<int>(plan.places.num_ranks())));
     const std::string program = launch::ResolvedProgram(options.program);
     for (const WorkerId worker : spread.ranks_of.ids()) {
       const std::string label = launch::RankLabel(spread.ranks_of[worker]);

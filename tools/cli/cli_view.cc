@@ -201,7 +201,7 @@ absl::StatusOr<std::string> PlanPage(const std::string& place, JobWithCosts read
   sim::SimulateOptions options;
   options.trace_to = &trace;
   WEIR_RETURN_IF_ERROR(
-      sim::SimulatePlan(plan, read.costs.ClusterFor(plan.mesh.num_ranks()), options).status());
+      sim::SimulatePlan(plan, read.costs.ClusterFor(plan.places.num_ranks()), options).status());
   trace::TraceReader simulated;
   WEIR_RETURN_IF_ERROR(simulated.Read(trace.str(), title));
   return view::MakePlanBundle(json, simulated, title);

@@ -86,7 +86,7 @@ absl::StatusOr<PlannedJob> PlanJob(const std::string& place, compiler::CompileOp
 absl::StatusOr<train::NeedAndPlans> NeedWithDriver(const compiler::LogicalPlan& plan,
                                                    const sim::JobCosts& costs) {
   WEIR_ASSIGN_OR_RETURN(train::NeedAndPlans memory, train::NeedAndPlansOf(plan));
-  train::AddDriver(costs.DriverBytes(*plan.job), plan.mesh.num_ranks(), &memory.need);
+  train::AddDriver(costs.DriverBytes(*plan.job), plan.places.num_ranks(), &memory.need);
   return memory;
 }
 

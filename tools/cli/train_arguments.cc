@@ -13,6 +13,7 @@
 #include "compiler/compile.h"
 #include "compiler/job/check_training.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/stage_meshes.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "tools/checkpoint/find_whole.h"
@@ -181,7 +182,7 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<compiler::LogicalPlan> plan,
                           train::CompileConfined(with_written_rules, compile));
     WEIR_ASSIGN_OR_RETURN(options.ranks_shown,
-                          launch::ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
+                          launch::ParseRanks(ranks, static_cast<int>(plan->places.num_ranks())));
   }
   const auto ms = [](double seconds) { return std::max<int64_t>(1, std::llround(seconds * 1e3)); };
   if (heartbeat_seconds > 0) options.heartbeat_ms = ms(heartbeat_seconds);
@@ -403,7 +404,11 @@ launch::GrowthLimits TrainArguments::Growth() const {
 }
 
 absl::Status TrainArguments::CheckReplicas(const proto::Job& trained) const {
-  if (min_devices == 0 || job::HasReplicas(trained)) return absl::OkStatus();
+  if (min_devices == 0) return absl::OkStatus();
+  WEIR_RETURN_IF_ERROR(compiler::CheckEqualStages(trained,
+                                                  absl::StrCat("--min-devices ", min_devices),
+                                                  "no --min-devices: then the mesh stays"));
+  if (job::HasReplicas(trained)) return absl::OkStatus();
   std::vector<std::string> axes;
   for (const proto::MeshAxisSpec& axis : trained.mesh().axis())
     axes.push_back(absl::StrCat(axis.name(), "=", axis.size()));

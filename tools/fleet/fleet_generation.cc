@@ -30,15 +30,15 @@ absl::Status FleetGeneration::Open(train::GenerationPlan plan,
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> compiled,
                         train::CompileConfined(job, compile));
   WEIR_RETURN_IF_ERROR(
-      train::CheckCollectives(job, static_cast<int>(compiled->mesh.num_ranks()), options_.processes,
-                              static_cast<int>(options_.hosts.size()),
+      train::CheckCollectives(job, static_cast<int>(compiled->places.num_ranks()),
+                              options_.processes, static_cast<int>(options_.hosts.size()),
                               options_.hosts.empty() ? train::PrepareScope::Machine::kThis
                                                      : train::PrepareScope::Machine::kAny));
   WEIR_ASSIGN_OR_RETURN(const auto bytes_of_rank,
                         CheckPlan(*compiled, threads_, !options_.hosts.empty()));
   if (*fleet_ == nullptr) {
-    WEIR_RETURN_IF_ERROR(
-        LaunchFleet(options_, static_cast<int>(compiled->mesh.num_ranks()), bytes_of_rank, fleet_));
+    WEIR_RETURN_IF_ERROR(LaunchFleet(options_, static_cast<int>(compiled->places.num_ranks()),
+                                     bytes_of_rank, fleet_));
   }
   Fleet* const fleet = fleet_->get();
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet->num_workers());

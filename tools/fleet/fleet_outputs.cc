@@ -23,7 +23,7 @@ absl::StatusOr<std::shared_ptr<const compiler::LogicalPlan>> FleetOutputs::Open(
   WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const compiler::LogicalPlan> compiled,
                         train::CompileConfined(job, compile));
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*compiled));
-  const int num_ranks = static_cast<int>(compiled->mesh.num_ranks());
+  const int num_ranks = static_cast<int>(compiled->places.num_ranks());
   WEIR_RETURN_IF_ERROR(train::CheckCollectives(
       job, num_ranks, options_.processes, static_cast<int>(options_.hosts.size()),
       options_.hosts.empty() ? train::PrepareScope::Machine::kThis

@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
     prepared = &own;
   }
   const compiler::LogicalPlan* const plan = prepared->plans.training.get();
-  const int num_ranks = static_cast<int>(plan->mesh.num_ranks());
+  const int num_ranks = static_cast<int>(plan->places.num_ranks());
   WEIR_RETURN_IF_ERROR(LaunchFleet(options, num_ranks, prepared->bytes_of_rank, owner));
   Fleet* const fleet = owner->get();
 
@@ -95,8 +95,8 @@ void FleetRunner::TakeJob(const proto::Job& job, const train::PreparedTraining& 
   job_ = job;
   const compiler::LogicalPlan& plan = *prepared.plans.training;
   const compiler::LogicalPlan* const evaluation = prepared.plans.evaluation.get();
-  facts_.num_ranks = plan.mesh.num_ranks();
-  facts_.mesh = plan.mesh.ToText();
+  facts_.num_ranks = plan.places.num_ranks();
+  facts_.mesh = plan.mesh_text;
   const proto::RhythmSpec rhythm = compiler::ToProto(plan.rhythm);
   const proto::RhythmSpec evaluation_rhythm =
       evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : proto::RhythmSpec();

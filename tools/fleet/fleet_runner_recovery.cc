@@ -342,7 +342,7 @@ absl::StatusOr<train::Recovery> FleetRunner::GoOn(const train::RecoveryOrder& or
   if (changes) {
     is_changing_ = true;
     WEIR_RETURN_IF_ERROR(
-        fleet_->Spread(static_cast<int>(order.prepared->plans.training->mesh.num_ranks())));
+        fleet_->Spread(static_cast<int>(order.prepared->plans.training->places.num_ranks())));
     TakeJob(*order.job, *order.prepared);
     for (const WorkerId worker : fleet_->workers()) {
       const bool is_new =

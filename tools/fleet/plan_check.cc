@@ -20,7 +20,7 @@ absl::StatusOr<IdVector<RankId, int64_t>> CheckPlan(const compiler::LogicalPlan&
                         train::NeedAndPlansOf(plan, train::Beside::kNothing));
   WEIR_RETURN_IF_ERROR(train::CheckNeed(plan, train::Beside::kNothing, of.need, budget));
   IdVector<RankId, int64_t> bytes_of_rank;
-  for (int32_t rank = 0; rank < plan.mesh.num_ranks(); ++rank)
+  for (int32_t rank = 0; rank < plan.places.num_ranks(); ++rank)
     bytes_of_rank.push_back(of.need.bytes_of_stage.at(plan.places.PlaceOf(RankId(rank))));
   return bytes_of_rank;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/job/stage_meshes.h"
 #include "runtime/base/status.h"
 #include "tools/fleet/host_places.h"
 #include "tools/hosts/host_placement.h"
@@ -66,11 +67,8 @@ int64_t DevicesPerHost(const RankSpread& spread, const IdVector<HostId, hosts::H
 
 std::string TellHosts(const FleetOptions& options, proto::Job* job) {
   if (job->mesh().devices_per_host() != 0) return "";
-  int64_t num_ranks = 1;
-  for (const proto::MeshAxisSpec& axis : job->mesh().axis()) {
-    if (axis.size() < 1 || axis.size() > kDevicesEnough / num_ranks) return "";
-    num_ranks *= axis.size();
-  }
+  const int64_t num_ranks = compiler::NumDevices(*job, kDevicesEnough + 1);
+  if (num_ranks > kDevicesEnough) return "";
   const absl::StatusOr<RankSpread> spread = SpreadRanks(options, static_cast<int>(num_ranks));
   if (!spread.ok()) return "";
   job->mutable_mesh()->set_devices_per_host(DevicesPerHost(*spread, options.hosts));

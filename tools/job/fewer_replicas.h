@@ -24,7 +24,8 @@ struct FewerReplicas {
 };
 // Returns the job with the most replicas that fit `devices`, a divisor of those that it has.
 // nullopt: the job has no such axis, or not even one replica fits, or it would have fewer than
-// `devices_min`. The sizes of the mesh are as the compiler accepts them.
+// `devices_min`. The sizes of the mesh are as the compiler accepts them, and its stages have no
+// meshes of their own.
 std::optional<FewerReplicas> WithFewerReplicas(const proto::Job& job, int64_t devices,
                                                int64_t devices_min);
 

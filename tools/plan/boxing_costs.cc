@@ -127,7 +127,7 @@ class CostsOfPlan {
     group.cost.times += std::max<int64_t>(1, bundle.times / plan_.updates.every);
     group.cost.bytes += per_step * static_cast<double>(transfers_.TotalBytes(bundle.moved));
     group.cost.bytes_between_hosts += per_step * BytesBetweenHosts(bundle);
-    if (plan_.mesh.num_ranks() <= kRanksWithLinks) AddLinks(bundle, per_step, &group);
+    if (plan_.places.num_ranks() <= kRanksWithLinks) AddLinks(bundle, per_step, &group);
   }
 
   // Returns the bytes that a bundle sends from host to host, or 0 if hosts do not cut the mesh

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "compiler/explain/host_traffic.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/stage_meshes.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -194,6 +195,9 @@ absl::StatusOr<PlacedAxes> PlaceAxes(const std::string& place, proto::Job* job) 
   if (place == kPlaceAsWritten) return placed;
   if (place != kPlaceAuto) {
     WEIR_RETURN_IF_ERROR(mesh.Validate());
+    WEIR_RETURN_IF_ERROR(
+        compiler::CheckEqualStages(*job, absl::StrCat("--place ", place),
+                                   "remove --place: ranks are numbered stage after stage"));
     std::vector<std::string> names;
     for (absl::string_view name : absl::StrSplit(place, ','))
       names.emplace_back(absl::StripAsciiWhitespace(name));
@@ -204,9 +208,10 @@ absl::StatusOr<PlacedAxes> PlaceAxes(const std::string& place, proto::Job* job) 
     return placed;
   }
   const int64_t devices = job->mesh().devices_per_host();
-  if (job->mesh().rank_order_size() > 0 || devices < 2 || !mesh.Validate().ok() ||
-      mesh.num_ranks() > compiler::kDevicesMax || mesh.num_ranks() <= devices ||
-      mesh.num_ranks() % devices != 0 || sbp::PipelinePlaces(mesh, devices).host_cut() == nullptr)
+  if (compiler::HasStageMeshes(*job) || job->mesh().rank_order_size() > 0 || devices < 2 ||
+      !mesh.Validate().ok() || mesh.num_ranks() > compiler::kDevicesMax ||
+      mesh.num_ranks() <= devices || mesh.num_ranks() % devices != 0 ||
+      sbp::PipelinePlaces(mesh, devices).host_cut() == nullptr)
     return placed;
   const std::vector<Order> orders = OrdersOver(mesh, devices);
   if (orders.size() > kOrdersCompared)
@@ -245,7 +250,9 @@ std::string HostsText(const compiler::LogicalPlan& plan, const std::vector<Boxin
                     AxesText(plan.mesh, OrderOf(plan.mesh, *plan.job), devices, "them"));
   } else if (devices > 1) {
     absl::StrAppend(&text, ", which do not cut the mesh evenly, so transfers know no hosts");
-    if (const std::vector<Order> orders = OrdersOver(plan.mesh, devices); !orders.empty())
+    const std::vector<Order> orders =
+        compiler::HasStageMeshes(*plan.job) ? std::vector<Order>() : OrdersOver(plan.mesh, devices);
+    if (!orders.empty())
       absl::StrAppend(&text, "; `--place ", NamesOf(plan.mesh, orders.front()),
                       "` would change that");
   }

@@ -106,6 +106,7 @@ std::vector<std::string> RankOrder(const compiler::LogicalPlan& plan) {
   std::vector<std::string> names(plan.job->mesh().rank_order().begin(),
                                  plan.job->mesh().rank_order().end());
   if (!names.empty()) return names;
+  // If stages have meshes of their own, the mesh of the plan has their order, too.
   for (const sbp::MeshAxis& axis : plan.mesh.axes()) names.push_back(axis.name);
   return names;
 }
@@ -227,7 +228,7 @@ absl::StatusOr<Json> PlanJson(const compiler::LogicalPlan& plan, const sim::JobC
   }
   return Json{{"job", plan.job->name()},
               {"plan_id", plan.plan_id},
-              {"mesh", plan.mesh.ToText()},
+              {"mesh", plan.mesh_text},
               {"rank_order", RankOrder(plan)},
               {"micro_batches", plan.micro_batches},
               {"fit", FitJson(summary, memory.need)},
@@ -240,7 +241,7 @@ absl::StatusOr<Json> PlanJson(const compiler::LogicalPlan& plan, const sim::JobC
               {"boxings", BoxingsJson(summary.boxings)},
               {"functions", FunctionsJson(plan)},
               {"passes", std::move(passes)},
-              {"ranks_left_out", plan.mesh.num_ranks() - static_cast<int64_t>(rank_list.size())},
+              {"ranks_left_out", plan.places.num_ranks() - static_cast<int64_t>(rank_list.size())},
               {"ranks", std::move(rank_list)}};
 }
 

@@ -79,7 +79,7 @@ class Screen {
       for (int64_t part = stage; part < schedule.num_parts(); part += schedule.num_stages)
         parts.push_back(CallsText(plan_, part));
       std::vector<int64_t> ranks;
-      for (int64_t r = 0; r < plan_.stage_mesh.num_ranks(); ++r)
+      for (int64_t r = 0; r < plan_.places.mesh(stage).num_ranks(); ++r)
         ranks.push_back(plan_.places.RankAt(stage, r).value());
       Row(absl::StrCat(stage, ": ", ranks.size() == 1 ? "rank " : "ranks ", RangesText(ranks), ", ",
                        absl::StrJoin(parts, "; ")));

@@ -88,7 +88,7 @@ std::string StagesText(const compiler::LogicalPlan& plan) {
                        CallsText(plan, part)));
       in_flight.push_back(absl::StrCat(schedule.in_flight[part]));
     }
-    for (int64_t r = 0; r < plan.stage_mesh.num_ranks(); ++r)
+    for (int64_t r = 0; r < plan.places.mesh(stage).num_ranks(); ++r)
       ranks.push_back(plan.places.RankAt(stage, r).value());
     absl::StrAppend(
         &text,
@@ -231,8 +231,8 @@ std::string JobHead(const compiler::LogicalPlan& plan) {
     elements += variable.type.num_elements();
   return absl::StrCat(
       "job ", plan.job->name().empty() ? plan.job->graph().name() : plan.job->name(), " · mesh ",
-      plan.mesh.num_axes() == 0 ? "of one device" : plan.mesh.ToText(), " · ",
-      Plural(plan.mesh.num_ranks(), "device"), " · ", Plural(plan.places.size(), "stage"), " · ",
+      plan.mesh.num_axes() == 0 ? "of one device" : plan.mesh_text, " · ",
+      Plural(plan.places.num_ranks(), "device"), " · ", Plural(plan.places.size(), "stage"), " · ",
       Plural(plan.micro_batches, "micro-batch"), UpdatesText(plan.updates), " · ZeRO ",
       plan.settings.training.zero_stage, "\n",
       Plural(static_cast<int64_t>(plan.module.variables.size()), "weight"), ", ",
@@ -300,14 +300,14 @@ absl::StatusOr<std::string> ActorsSection(const compiler::LogicalPlan& plan) {
   std::string text = "\nactors and memory of each rank\n";
   // Each rank of a large mesh takes long, and the ranks are alike.
   const int64_t shown = std::min<int64_t>(
-      plan.mesh.num_ranks(), std::clamp<int64_t>(16384 / plan.mesh.num_ranks(), 1, 64));
+      plan.places.num_ranks(), std::clamp<int64_t>(16384 / plan.places.num_ranks(), 1, 64));
   for (int64_t rank = 0; rank < shown; ++rank) {
     WEIR_ASSIGN_OR_RETURN(const proto::RankPlan lowered,
                           compiler::LowerForRank(plan, RankId(rank)));
     absl::StrAppend(&text, RankText(lowered));
   }
-  if (shown < plan.mesh.num_ranks())
-    absl::StrAppend(&text, "  … and ", Plural(plan.mesh.num_ranks() - shown, "more rank"), "\n");
+  if (shown < plan.places.num_ranks())
+    absl::StrAppend(&text, "  … and ", Plural(plan.places.num_ranks() - shown, "more rank"), "\n");
   return text;
 }
 

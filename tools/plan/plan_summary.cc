@@ -66,13 +66,13 @@ class Summarizer {
     summary->device_bytes_max = device_bytes;
     summary->fit =
         absl::StrCat(summary->fits ? "fits: " : "DOES NOT FIT: ", "rank ", memory_.need.rank,
-                     plan_.mesh.num_ranks() > 1 ? " needs most, " : " needs ", BytesText(bytes),
+                     plan_.places.num_ranks() > 1 ? " needs most, " : " needs ", BytesText(bytes),
                      " of the ", BytesText(device_bytes), " of a device of the cluster");
   }
 
   // Returns the number of devices that would be on this machine.
   int64_t DevicesOfHost() const {
-    const int64_t all = plan_.mesh.num_ranks(), of_host = plan_.job->mesh().devices_per_host();
+    const int64_t all = plan_.places.num_ranks(), of_host = plan_.job->mesh().devices_per_host();
     return of_host > 0 ? std::min(all, of_host) : all;
   }
 
@@ -95,8 +95,8 @@ class Summarizer {
         plan_.job->name().empty() ? plan_.job->graph().name() : plan_.job->name();
     std::string text =
         absl::StrCat(name, name.empty() ? "" : ": ", ShortCount(static_cast<double>(elements)),
-                     " parameters on ", Plural(plan_.mesh.num_ranks(), "device"));
-    if (plan_.mesh.num_axes() > 0) absl::StrAppend(&text, " (", plan_.mesh.ToText(), ")");
+                     " parameters on ", Plural(plan_.places.num_ranks(), "device"));
+    if (plan_.mesh.num_axes() > 0) absl::StrAppend(&text, " (", plan_.mesh_text, ")");
     absl::StrAppend(&text, ", ", Plural(plan_.micro_batches, "micro-batch"), " a step");
     if (plan_.settings.training.zero_stage > 0)
       absl::StrAppend(&text, ", ZeRO ", plan_.settings.training.zero_stage);
@@ -164,7 +164,7 @@ class Summarizer {
   std::string CopyText() const {
     if (plan_.mode != compiler::PlanMode::kTrain) return "";
     const double bytes = train::CheckpointCopyBytes(memory_.plans);
-    const int64_t devices = plan_.mesh.num_ranks();
+    const int64_t devices = plan_.places.num_ranks();
     return absl::StrCat("; a run with --checkpoint DIR/ also copies ", BytesText(bytes),
                         " of states into the memory of its hosts",
                         devices > 1
@@ -176,7 +176,7 @@ class Summarizer {
   std::string BytesLine(double sum) const {
     if (sum == 0) return "0 B a step between devices";
     return absl::StrCat(BytesText(sum), " a step over all links, ",
-                        BytesText(sum / static_cast<double>(plan_.mesh.num_ranks())),
+                        BytesText(sum / static_cast<double>(plan_.places.num_ranks())),
                         " from each device on average");
   }
 
@@ -223,7 +223,7 @@ class Summarizer {
   }
 
   void AddMissingDevices(std::vector<std::string>* warnings) const {
-    if (std::string text = costs_.MissingDevicesText(plan_.mesh.num_ranks()); !text.empty())
+    if (std::string text = costs_.MissingDevicesText(plan_.places.num_ranks()); !text.empty())
       warnings->insert(warnings->begin(), std::move(text));
   }
 

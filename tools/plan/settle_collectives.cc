@@ -10,6 +10,7 @@
 #include "compiler/compile.h"
 #include "compiler/cost/boxing_cost.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/stage_meshes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/message_size.h"
 #include "runtime/base/unit_text.h"
@@ -120,6 +121,10 @@ absl::StatusOr<SettledCollectives> SettleCollectives(const compiler::CostModel& 
   if (device != "cuda" && device != "cuda-emulated")
     return Exchanges("NCCL is for GPUs; the devices are CPUs", job);
   if (!obstacle.empty()) return Exchanges(absl::StrCat("no NCCL here: ", obstacle), job);
+  if (compiler::HasStageMeshes(*job)) {
+    return Exchanges(
+        "stages have meshes of their own, whose groups are not compared; NCCL on request", job);
+  }
   compiler::CompileOptions options;
   options.mode = compiler::ModeOf(*job);
   options.program_only = true;

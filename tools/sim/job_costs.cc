@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/job/stage_meshes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/sim/cluster_costs.h"
@@ -131,11 +132,7 @@ absl::StatusOr<JobCosts> JobCosts::Choose(const std::string& cluster, const prot
   if (!IsForGpus(job) || (!cluster.empty() && cluster != kDefaultCosts)) return Choose(cluster);
   // Jobs with a mesh that no machine holds are refused later.
   constexpr int64_t kRanksMax = 1 << 20;
-  int64_t ranks = 1;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
-    ranks =
-        std::clamp<int64_t>(ranks * std::clamp<int64_t>(axis.size(), 1, kRanksMax), 1, kRanksMax);
-  proto::Cluster described = DefaultGpuCluster(ranks);
+  proto::Cluster described = DefaultGpuCluster(compiler::NumDevices(job, kRanksMax));
   const std::string kept = KeptGpuClusterPath();
   const bool is_kept = cluster.empty() && job.runtime().device() == "cuda" && !kept.empty() &&
                        ::access(kept.c_str(), F_OK) == 0;

@@ -20,8 +20,9 @@ bool IsQuick(const compiler::LogicalPlan& plan) {
   double acts = 0;
   for (const proto::ActorSpec& actor : first->actor())
     acts += static_cast<double>(actor.rate().acts_per_step());
-  const int64_t ranks = plan.mesh.num_ranks();
-  return acts * static_cast<double>(ranks > kRanksInFull ? plan.places.size() : ranks) <= kActsMax;
+  const int64_t ranks = plan.places.num_ranks();
+  const bool by_stage = ranks > kRanksInFull && plan.places.has_equal_meshes();
+  return acts * static_cast<double>(by_stage ? plan.places.size() : ranks) <= kActsMax;
 }
 
 double PlannedStepNs(const compiler::LogicalPlan& plan) {
@@ -43,7 +44,7 @@ StepPrediction PredictStep(const compiler::LogicalPlan& plan, const JobCosts& co
   } else if (!IsQuick(plan)) {
     prediction.why_not = "the plan is large: `weir sim` takes the time to play it";
   } else if (absl::StatusOr<SimulateReport> report =
-                 SimulatePlan(plan, costs.ClusterFor(plan.mesh.num_ranks()), {});
+                 SimulatePlan(plan, costs.ClusterFor(plan.places.num_ranks()), {});
              report.ok()) {
     prediction.step_ns = report->step_ns;
     prediction.report = *std::move(report);

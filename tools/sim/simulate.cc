@@ -63,11 +63,17 @@ class Simulation {
  private:
   absl::Status MakePlans() {
     const int64_t begin = clock_.NowNs();
-    report_.ranks = logical_->mesh.num_ranks();
+    report_.ranks = logical_->places.num_ranks();
     report_.stages = logical_->places.size();
-    symmetrical_ =
-        options_.symmetry == SimulateOptions::Symmetry::kOn ||
-        (options_.symmetry == SimulateOptions::Symmetry::kAuto && report_.ranks > kRanksInFull);
+    const bool equal_stages = logical_->places.has_equal_meshes();
+    if (options_.symmetry == SimulateOptions::Symmetry::kOn && !equal_stages) {
+      return Rejected({"W0705", absl::StrCat("mesh ", logical_->mesh_text),
+                       "stages of one mesh, so that one rank can stand for all of its stage",
+                       "stages of unequal meshes", "--symmetry off, which simulates every rank"});
+    }
+    symmetrical_ = options_.symmetry == SimulateOptions::Symmetry::kOn ||
+                   (options_.symmetry == SimulateOptions::Symmetry::kAuto &&
+                    report_.ranks > kRanksInFull && equal_stages);
     WEIR_ASSIGN_OR_RETURN(ClusterMap map,
                           ClusterMap::Create(cluster_, report_.ranks,
                                              symmetrical_ ? ClusterMap::HostLinks::kDivided
@@ -90,8 +96,8 @@ class Simulation {
   // Compares with the last ranks: if a dimension does not divide evenly, the last rank of a stage
   // has less work than the first.
   absl::Status CompareWithLastRanks() {
-    const int64_t last = report_.ranks / report_.stages - 1;
     for (const actors::Plan& first : plans_) {
+      const int64_t last = logical_->places.mesh(first.stage).num_ranks() - 1;
       const RankId rank = logical_->places.RankAt(first.stage, last);
       WEIR_ASSIGN_OR_RETURN(proto::RankPlan proto, compiler::LowerForRank(*logical_, rank));
       WEIR_ASSIGN_OR_RETURN(actors::Plan other, actors::PlanFromProto(proto));
@@ -167,7 +173,7 @@ class Simulation {
     const proto::Job& job = *logical_->job;
     report_.job = job.name();
     report_.cluster = cluster_.name();
-    report_.mesh = logical_->mesh.ToText();
+    report_.mesh = logical_->mesh_text;
     report_.plan_id = logical_->plan_id;
     report_.hosts = map_->num_hosts_used();
     report_.micro_batches = logical_->micro_batches;

@@ -41,9 +41,9 @@ StateBytes BytesOf(const proto::RankPlan& plan, int64_t num_ranks) {
 BuddyNeed BuddyNeedOf(const compiler::LogicalPlan& plan,
                       const std::map<RankId, proto::RankPlan>& plans) {
   BuddyNeed need;
-  const int64_t num_ranks = plan.stage_mesh.num_ranks();
   double most_own = 0, most_lone = 0;
   for (int64_t stage = 0; stage < plan.places.size(); ++stage) {
+    const int64_t num_ranks = plan.places.mesh(stage).num_ranks();
     const StateBytes first = BytesOf(plans.at(plan.places.RankAt(stage, 0)), num_ranks);
     for (int64_t i = 0; i < num_ranks; ++i) {
       const auto own = plans.find(plan.places.RankAt(stage, i));
@@ -61,7 +61,7 @@ BuddyNeed BuddyNeedOf(const compiler::LogicalPlan& plan,
 std::string BuddyText(const compiler::LogicalPlan& plan,
                       const std::map<RankId, proto::RankPlan>& plans) {
   const int64_t every = plan.job->runtime().buddy_every();
-  if (every <= 0 || plan.mesh.num_ranks() < 2) return "";
+  if (every <= 0 || plan.places.num_ranks() < 2) return "";
   const BuddyNeed need = BuddyNeedOf(plan, plans);
   if (need.moved_bytes == 0)
     return "; every state has a replica, so buddy copies are made only of what one host alone has";
@@ -73,7 +73,7 @@ std::string BuddyText(const compiler::LogicalPlan& plan,
 
 std::string BuddyWarning(const compiler::LogicalPlan& plan, const NeedAndPlans& of,
                          const MemoryBudget& budget) {
-  if (plan.job->runtime().buddy_every() <= 0 || plan.mesh.num_ranks() < 2) return "";
+  if (plan.job->runtime().buddy_every() <= 0 || plan.places.num_ranks() < 2) return "";
   // The memory of GPUs is not that of the processes.
   if (plan.job->runtime().device() == "cuda") return "";
   const BuddyNeed need = BuddyNeedOf(plan, of.plans);

@@ -49,8 +49,8 @@ absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const proto::Job& j
   const RankGroup& group = *runner->group_;
   RunnerFacts& facts = runner->facts_;
   facts.data = group.dataset().Describe();
-  facts.num_ranks = group.plan().mesh.num_ranks();
-  facts.mesh = group.plan().mesh.ToText();
+  facts.num_ranks = group.plan().places.num_ranks();
+  facts.mesh = group.plan().mesh_text;
   facts.threads_per_device = group.threads_per_device();
   facts.bytes_per_device = group.bytes_per_device();
   facts.states = group.States(StateSet::kAll);

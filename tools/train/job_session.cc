@@ -21,11 +21,11 @@ namespace {
 constexpr int64_t kDevicesMax = 4096;
 constexpr int64_t kThreadsMax = 4096;
 
-absl::Status CheckDevices(const sbp::Mesh& mesh) {
-  if (mesh.num_ranks() <= kDevicesMax) return absl::OkStatus();
-  return Rejected({"W0080", absl::StrCat("mesh ", mesh.ToText()),
+absl::Status CheckDevices(const compiler::LogicalPlan& plan) {
+  if (plan.places.num_ranks() <= kDevicesMax) return absl::OkStatus();
+  return Rejected({"W0080", absl::StrCat("mesh ", plan.mesh_text),
                    absl::StrCat("at most ", kDevicesMax, " devices in one process"),
-                   absl::StrCat(mesh.num_ranks()),
+                   absl::StrCat(plan.places.num_ranks()),
                    "a smaller --mesh; `weir check --any-machine` and `weir plan` take any"});
 }
 
@@ -98,8 +98,8 @@ absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> CompileConfined(
 
 absl::Status CheckMachine(const compiler::LogicalPlan& plan, int threads_per_device,
                           int64_t devices_here) {
-  const int64_t devices = devices_here > 0 ? devices_here : plan.mesh.num_ranks();
-  WEIR_RETURN_IF_ERROR(CheckDevices(plan.mesh));
+  const int64_t devices = devices_here > 0 ? devices_here : plan.places.num_ranks();
+  WEIR_RETURN_IF_ERROR(CheckDevices(plan));
   WEIR_RETURN_IF_ERROR(CheckDevice(plan.job->runtime()));
   WEIR_RETURN_IF_ERROR(
       At("runtime.device", device::CheckDeviceIsHere(plan.job->runtime().device())));
@@ -121,7 +121,7 @@ absl::StatusOr<JobSession> OpenJobSession(const proto::Job& job, const JobSessio
                    {"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
                     opened.plan->plan_id, "start all processes of a job from one program"});
   }
-  const int64_t devices = opened.plan->mesh.num_ranks();
+  const int64_t devices = opened.plan->places.num_ranks();
   const int64_t devices_here = options.devices_here > 0 ? options.devices_here : devices;
   WEIR_RETURN_IF_ERROR(CheckMachine(*opened.plan, options.threads_per_device, devices_here));
   opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices_here);

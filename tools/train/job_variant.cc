@@ -33,6 +33,14 @@ absl::StatusOr<compiler::ModelInput> TokensOf(const proto::Job& job) {
        "generate works with the models of `weir zoo gpt` and `weir zoo llama`"});
 }
 
+// Leaves of the pipeline only the devices of its stages.
+void ClearSchedule(proto::Job* job) {
+  const proto::Pipeline before = job->pipeline();
+  job->clear_pipeline();
+  if (before.stage_mesh_size() > 0)
+    *job->mutable_pipeline()->mutable_stage_mesh() = before.stage_mesh();
+}
+
 }  // namespace
 
 proto::Job EvaluationJob(const proto::Job& job) {
@@ -60,7 +68,7 @@ proto::Job OutputsJob(const proto::Job& job, const std::vector<std::string>& out
   }
   variant.mutable_training()->set_micro_batches(1);
   // As in GenerationJob: no other schedule gains anything with one micro-batch.
-  if (variant.pipeline().schedule() != proto::Pipeline::ONE_F_ONE_B) variant.clear_pipeline();
+  if (variant.pipeline().schedule() != proto::Pipeline::ONE_F_ONE_B) ClearSchedule(&variant);
   return variant;
 }
 
@@ -82,7 +90,7 @@ absl::StatusOr<GenerationVariant> GenerationJob(const proto::Job& job, int64_t r
     // All stages work on the one micro-batch in turn, so no other schedule gains anything. The cuts
     // of such a schedule may be those of more parts than stages. Places may name calls that only
     // the loss needs.
-    variant.clear_pipeline();
+    ClearSchedule(&variant);
   }
   variant.mutable_training()->set_micro_batches(1);
   variant.mutable_training()->set_zero_stage(0);

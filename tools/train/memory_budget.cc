@@ -15,6 +15,7 @@
 #include "compiler/explain/memory_view.h"
 #include "compiler/job/batch_dim.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/stage_meshes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/device/cuda/cuda_facts.h"
@@ -32,15 +33,14 @@ constexpr int64_t kMicroBatchesMost = 8;  // times as many
 
 constexpr char kGpus[] = "cuda";
 constexpr double kH100Bytes = 80e9;
+constexpr int64_t kDevicesEnough = 1 << 20;  // more than any mesh may have
 
 MemoryBudget BudgetOnGpus(const proto::Job& job) {
   double bytes = 0;
   const device::CudaFacts facts = device::FindGpus();
   for (const device::GpuFacts& gpu : facts.gpus) bytes += static_cast<double>(gpu.memory_bytes);
   if (facts.gpus.empty()) {
-    bytes = kH100Bytes;
-    for (const proto::MeshAxisSpec& axis : job.mesh().axis())
-      bytes *= static_cast<double>(std::max<int64_t>(1, axis.size()));
+    bytes = kH100Bytes * static_cast<double>(compiler::NumDevices(job, kDevicesEnough));
   }
   return {job.runtime().memory_bytes_max(), static_cast<int64_t>(std::min(bytes, 1e18)),
           facts.gpus.empty() ? "as many H100s as the job has devices" : "the GPUs of this machine"};
@@ -61,11 +61,11 @@ void TellNobody(const live::Doing&) {}
 // Ranks to look at, and for how many each stands.
 std::map<RankId, int64_t> RanksLookedAt(const compiler::LogicalPlan& plan) {
   std::map<RankId, int64_t> stands_for;
-  if (plan.mesh.num_ranks() <= kRanksLookedAt) {
+  if (plan.places.num_ranks() <= kRanksLookedAt) {
     for (RankId rank : plan.places.all_ranks()) stands_for[rank] = 1;
   } else {
     for (int64_t stage = 0; stage < plan.places.size(); ++stage)
-      stands_for[plan.places.RankAt(stage, 0)] = plan.stage_mesh.num_ranks();
+      stands_for[plan.places.RankAt(stage, 0)] = plan.places.mesh(stage).num_ranks();
   }
   return stands_for;
 }
@@ -135,7 +135,7 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
                                         const compiler::LogicalPlan* evaluation, int threads_asked,
                                         const live::TellDoing& tell) {
   NeedAndPlans of;
-  const int threads = ThreadsPerDevice(*plan.job, threads_asked, plan.mesh.num_ranks());
+  const int threads = ThreadsPerDevice(*plan.job, threads_asked, plan.places.num_ranks());
   StageWorkspaces own_workspaces(threads), beside_workspaces(threads);
   const std::map<RankId, int64_t> looked_at = RanksLookedAt(plan);
   for (const auto& [rank, ranks] : looked_at) {
@@ -370,8 +370,8 @@ absl::Status CheckNeed(const compiler::LogicalPlan& plan, Beside beside, const M
   const std::string of_rank = absl::StrCat(
       "; rank ", need.rank, " takes ", Text(static_cast<double>(need.bytes)), evaluation, largest);
   return Rejected({"W0487",
-                   plan.mesh.num_ranks() > 1
-                       ? absl::StrCat("memory of all ", plan.mesh.num_ranks(), " ranks")
+                   plan.places.num_ranks() > 1
+                       ? absl::StrCat("memory of all ", plan.places.num_ranks(), " ranks")
                        : "memory of rank 0",
                    absl::StrCat("at most ", Text(static_cast<double>(budget.machine_bytes)), " (",
                                 budget.machine, ")"),
@@ -401,10 +401,10 @@ absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_
 std::string NeedText(const compiler::LogicalPlan& plan, const MemoryNeed& need,
                      const MemoryBudget& budget) {
   const std::string evaluation = EvaluationText(need);
-  const bool several = plan.mesh.num_ranks() > 1;
+  const bool several = plan.places.num_ranks() > 1;
   std::string text = Fits(need, budget) ? "fits: " : "DOES NOT FIT: ";
   if (several)
-    absl::StrAppend(&text, "all ", CountText(static_cast<double>(plan.mesh.num_ranks())),
+    absl::StrAppend(&text, "all ", CountText(static_cast<double>(plan.places.num_ranks())),
                     " ranks need ", Text(need.all_bytes));
   if (!several) absl::StrAppend(&text, "the job needs ", Text(need.all_bytes), evaluation);
   absl::StrAppend(&text, " of the ", Text(static_cast<double>(budget.machine_bytes)), " of ",

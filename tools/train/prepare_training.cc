@@ -17,6 +17,7 @@
 #include "compiler/job/check_training.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/job/mesh_use.h"
+#include "compiler/job/stage_meshes.h"
 #include "compiler/job/zero_weights.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
@@ -171,14 +172,14 @@ absl::Status ProvePlans(const compiler::LogicalPlan& plan,
   const char* const what = plan.mode == compiler::PlanMode::kTrain
                                ? "proving the training plan, rank by rank"
                                : "proving the evaluation plan, rank by rank";
-  int64_t num_proven = RanksProven(plan.mesh.num_ranks());
+  int64_t num_proven = RanksProven(plan.places.num_ranks());
   for (const auto& [rank, rank_plan] : lowered)
-    num_proven += rank.value() >= RanksProven(plan.mesh.num_ranks()) ? 1 : 0;
+    num_proven += rank.value() >= RanksProven(plan.places.num_ranks()) ? 1 : 0;
   for (const auto& [rank, rank_plan] : lowered) {
     tell({what, static_cast<int64_t>(plans.size()), num_proven});
     WEIR_RETURN_IF_ERROR(add(rank_plan));
   }
-  for (int32_t rank = 0; rank < RanksProven(plan.mesh.num_ranks()); ++rank) {
+  for (int32_t rank = 0; rank < RanksProven(plan.places.num_ranks()); ++rank) {
     if (lowered.count(RankId(rank)) > 0) continue;
     tell({what, static_cast<int64_t>(plans.size()), num_proven});
     WEIR_ASSIGN_OR_RETURN(const proto::RankPlan rank_plan,
@@ -187,7 +188,7 @@ absl::Status ProvePlans(const compiler::LogicalPlan& plan,
   }
   std::sort(plans.begin(), plans.end(),
             [](const actors::Plan& a, const actors::Plan& b) { return a.rank < b.rank; });
-  if (static_cast<int64_t>(plans.size()) == plan.mesh.num_ranks())
+  if (static_cast<int64_t>(plans.size()) == plan.places.num_ranks())
     return actors::VerifyPlans(plans);
   return actors::VerifyLocalPlans(plans);
 }
@@ -266,15 +267,15 @@ class Preparation {
       prepared_.warnings.push_back(std::move(sentence));
     WarnOfZeroWeights();
     if (options_.processes > 0) {
-      const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
+      const int ranks = static_cast<int>(prepared_.plans.training->places.num_ranks());
       WEIR_RETURN_IF_ERROR(launch::PlaceRanks(ranks, options_.processes).status());
     }
     WEIR_RETURN_IF_ERROR(
-        CheckCollectives(job_, static_cast<int>(prepared_.plans.training->mesh.num_ranks()),
+        CheckCollectives(job_, static_cast<int>(prepared_.plans.training->places.num_ranks()),
                          options_.processes, options_.hosts, machine()));
     if (machine() == PrepareScope::Machine::kThis) {
       WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
-      NoteSharedCores(prepared_.plans.training->mesh.num_ranks());
+      NoteSharedCores(prepared_.plans.training->places.num_ranks());
     }
     WEIR_RETURN_IF_ERROR(CheckPlans());
     if (prepared_.dataset != nullptr) WEIR_RETURN_IF_ERROR(CheckData());
@@ -305,12 +306,12 @@ class Preparation {
     const compiler::LogicalPlan& plan = *prepared_.plans.training;
     WEIR_ASSIGN_OR_RETURN(NeedAndPlans of,
                           NeedOf(prepared_.plans, options_.threads_per_device, tell_));
-    AddDriver(options_.driver_bytes, plan.mesh.num_ranks(), &of.need);
+    AddDriver(options_.driver_bytes, plan.places.num_ranks(), &of.need);
     const Beside beside =
         prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
     WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, machine())));
     prepared_.bytes_per_device = of.need.bytes;
-    for (int32_t rank = 0; rank < plan.mesh.num_ranks(); ++rank)
+    for (int32_t rank = 0; rank < plan.places.num_ranks(); ++rank)
       prepared_.bytes_of_rank.push_back(
           of.need.bytes_of_stage.at(plan.places.PlaceOf(RankId(rank))));
     WEIR_RETURN_IF_ERROR(ProvePlans(plan, of.plans, tell_, &prepared_));
@@ -472,11 +473,8 @@ std::string ObstacleToNccl(const proto::Job& job, int processes, int hosts,
   proto::Job with_nccl;  // of the job, its runtime alone counts
   *with_nccl.mutable_runtime() = job.runtime();
   with_nccl.mutable_runtime()->set_collectives(proto::Runtime::NCCL);
-  int num_ranks = 1;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) {
-    if (axis.size() < 1 || axis.size() > kRanksOfNcclMax / num_ranks) return "";  // refused later
-    num_ranks *= static_cast<int>(axis.size());
-  }
+  const auto num_ranks = static_cast<int>(compiler::NumDevices(job, kRanksOfNcclMax));
+  if (num_ranks == kRanksOfNcclMax) return "";  // refused later
   const absl::Status status = CheckCollectives(with_nccl, num_ranks, processes, hosts, machine);
   if (status.ok()) return "";
   const std::optional<Problem> problem = ProblemOf(status);

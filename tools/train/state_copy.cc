@@ -66,10 +66,9 @@ absl::StatusOr<std::vector<StateCopy::Source>> StateCopy::FindSources(
   for (const RankId rank : session.local_ranks()) {
     for (const actors::PlanState& state : session.plan(rank).states) {
       if (!BelongsTo(state.state_class, set)) continue;
-      WEIR_ASSIGN_OR_RETURN(const sbp::Layout layout,
-                            sbp::ParseLayout(state.layout, plan.stage_mesh));
-      const ReplicaPlace place =
-          PlaceAmongReplicas(layout, plan.stage_mesh, plan.places.CoordsOf(rank));
+      const sbp::Mesh& mesh = plan.places.mesh(plan.places.PlaceOf(rank));
+      WEIR_ASSIGN_OR_RETURN(const sbp::Layout layout, sbp::ParseLayout(state.layout, mesh));
+      const ReplicaPlace place = PlaceAmongReplicas(layout, mesh, plan.places.CoordsOf(rank));
       const std::optional<TensorSlice> share = ShareOf(state.name, state.slice, place);
       if (!share.has_value() || share->num_elements() == 0) continue;
       const int axis = SplitAxis(state.slice);
