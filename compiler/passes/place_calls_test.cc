@@ -236,5 +236,28 @@ TEST(GiveStagesTheirFunctions, AFunctionOnStagesWithDifferentRulesHasACopyForEac
   EXPECT_EQ(rules.OnStage(0).Find("wide", 0, RuleScope::kActivations), -1);
 }
 
+TEST(GiveStagesTheirFunctions, AFunctionOnStagesOfUnequalMeshesHasACopyForEach) {
+  Module module = Towers();
+  module.model.calls[1].stage = 2;  // a.1: the function "left" is on stages 0 and 2
+  module.model.calls[2].stage = module.model.calls[3].stage = 1;
+  LayoutRules rules(MeshOf("dp=2,tp=4"));
+  rules.AddRule("wide", 0, RuleScope::kAll);
+  rules.AddRule("wide", 1, RuleScope::kAll);
+  EXPECT_EQ(rules.FirstWithMeshOf(1), -1);
+  rules.SetMeshes({MeshOf("dp=2,tp=1"), MeshOf("dp=2,tp=1"), MeshOf("dp=1,tp=4")});
+  EXPECT_TRUE(rules.DifferByStage());
+  EXPECT_EQ(rules.FirstWithMeshOf(1), 0);
+  EXPECT_EQ(rules.FirstWithRulesOf(2), 2);
+  GiveStagesTheirFunctions(rules, &module);
+  ASSERT_EQ(module.functions.size(), 4u);
+  EXPECT_EQ(module.functions[3].name, "left@2");
+  EXPECT_EQ(module.functions[3].stage_of_mesh(), 2);
+  // A rule about an axis of one device has no effect on the stage.
+  EXPECT_EQ(rules.OnStage(0).Find("wide", 0, RuleScope::kActivations), 0);
+  EXPECT_EQ(rules.OnStage(0).Find("wide", 1, RuleScope::kActivations), -1);
+  EXPECT_EQ(rules.OnStage(2).Find("wide", 0, RuleScope::kActivations), -1);
+  EXPECT_EQ(rules.OnStage(2).stage_mesh().ToText(), "dp=1,tp=4");
+}
+
 }  // namespace
 }  // namespace weir::compiler

@@ -197,6 +197,22 @@ TEST(Placement, CutsMayHaveMeshesOfTheirOwn) {
   }
 }
 
+// Entries that say what the mesh says leave the plans as they are, but for their ids.
+TEST(Placement, EntriesThatRepeatTheMeshOfTheJobChangeNothing) {
+  const proto::Job job = WithMesh(TwoTowers(), "pp=3,dp=2,tp=2");
+  const auto plans_of = [](const proto::Job& of) {
+    absl::StatusOr<std::vector<proto::RankPlan>> plans = CompileForAllRanks(of);
+    EXPECT_TRUE(plans.ok()) << plans.status();
+    std::vector<std::string> texts;
+    for (proto::RankPlan& plan : *plans) {
+      plan.clear_plan_id();
+      texts.push_back(plan.DebugString());
+    }
+    return texts;
+  };
+  EXPECT_TRUE(plans_of(job) == plans_of(WithStageMeshes(job, {"dp=2,tp=2", "tp=2,dp=2"})));
+}
+
 TEST(Placement, WhatCannotBeMeantWithMeshesOfStagesIsRefused) {
   const proto::Job job = WithMesh(TwoTowers(), "pp=3,dp=2");
   const auto flaw = [](const proto::Job& refused) {
