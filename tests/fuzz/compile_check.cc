@@ -30,7 +30,7 @@ std::vector<int64_t> RanksToLower(int64_t ranks, int64_t most) {
 absl::StatusOr<std::string> CheckRanks(const compiler::LogicalPlan& logical,
                                        int64_t ranks_lowered_max) {
   std::vector<actors::Plan> plans;
-  for (int64_t rank : RanksToLower(logical.mesh.num_ranks(), ranks_lowered_max)) {
+  for (int64_t rank : RanksToLower(logical.places.num_ranks(), ranks_lowered_max)) {
     absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(logical, RankId(rank));
     if (!lowered.ok()) return CodeOf("lower", lowered.status());
     absl::StatusOr<actors::Plan> loaded = actors::PlanFromProto(*lowered);
@@ -43,7 +43,7 @@ absl::StatusOr<std::string> CheckRanks(const compiler::LogicalPlan& logical,
     }
     plans.push_back(*std::move(loaded));
   }
-  const bool all = static_cast<int64_t>(plans.size()) == logical.mesh.num_ranks();
+  const bool all = static_cast<int64_t>(plans.size()) == logical.places.num_ranks();
   if (absl::Status together = all ? actors::VerifyPlans(plans) : actors::VerifyLocalPlans(plans);
       !together.ok()) {
     return absl::InternalError(

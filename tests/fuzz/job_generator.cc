@@ -17,6 +17,9 @@
 namespace weir::fuzz {
 namespace {
 
+// Of a stage with a mesh of its own.
+constexpr int64_t kDevicesOfStageMax = 8;
+
 class JobGenerator {
  public:
   explicit JobGenerator(uint64_t seed) : random_(seed) {}
@@ -42,6 +45,7 @@ class JobGenerator {
     if (OneIn(2)) DrawOptimizer(job.mutable_training()->mutable_optimizer());
     if (OneIn(4)) DrawGroups(&job);
     if (OneIn(6)) job.mutable_training()->mutable_average();
+    if (OneIn(4)) DrawStageMeshes(&job);
     return job;
   }
 
@@ -230,6 +234,27 @@ class JobGenerator {
       proto::Pipeline::Place* place = pipeline->add_place();
       place->set_call(calls[c]);
       place->set_stage(order[position]);
+    }
+  }
+
+  // Gives some stages meshes of their own, mostly with an order of ranks that they allow.
+  void DrawStageMeshes(proto::Job* job) {
+    const int64_t stages = NumStages(*job);
+    if (stages < 2) return;
+    if (!OneIn(8)) job->mutable_mesh()->clear_rank_order();
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      if (OneIn(3)) continue;
+      std::string mesh;
+      int64_t devices = 1;
+      for (const proto::MeshAxisSpec& axis : job->mesh().axis()) {
+        const int64_t size = OneOf({1, 1, 2, 2, 3, 4});
+        if (axis.name() == "pp" || devices * size > kDevicesOfStageMax || OneIn(4)) continue;
+        devices *= size;
+        absl::StrAppend(&mesh, mesh.empty() ? "" : ",", axis.name(), "=", size);
+      }
+      proto::Pipeline::StageMesh* entry = job->mutable_pipeline()->add_stage_mesh();
+      entry->add_stage(stage);
+      entry->set_mesh(mesh);
     }
   }
 

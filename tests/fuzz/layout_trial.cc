@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/engine/feed.h"
+#include "compiler/job/stage_meshes.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/compile_check.h"
@@ -76,9 +77,7 @@ absl::StatusOr<std::vector<double>> Losses(const proto::Job& job) {
 }  // namespace
 
 absl::StatusOr<std::string> TrainOnMeshAndAlone(const proto::Job& job) {
-  int64_t devices = 1;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) devices *= axis.size();
-  if (devices > kDevicesMax) return "";
+  if (compiler::NumDevices(job, kDevicesMax + 1) > kDevicesMax) return "";
   // One device has one stage and no choice of layouts.
   proto::Job alone = training::WithMesh(job, "");
   alone.clear_rule();
