@@ -37,6 +37,7 @@ LogicalPlan PlanOf(Module module, const Settings& settings) {
   plan.mesh = settings.num_stages == 1
                   ? plan.stage_mesh
                   : MeshOf(absl::StrCat("pp=", settings.num_stages, ",", settings.mesh));
+  plan.places = sbp::PipelinePlaces(plan.mesh);
   plan.micro_batches = settings.micro_batches;
   plan.updates.every = settings.update_every;
   plan.updates.phase = settings.update_every - 1;
