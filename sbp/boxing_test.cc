@@ -359,9 +359,9 @@ TEST(BoxingPlan, BetweenMeshesOneStepCrosses) {
                        {*Mesh::Parse("dp=2,tp=1"), {RankId(4), RankId(5)}}});
   const TensorType type = TypeOf({{"x", 8, 1}, {"y", 4, 1}});
   const auto plan = [&](const Layout& from, const Layout& to) {
+    const std::vector<BoxingStep> steps = *PlanBoxing(type, {from, 0}, {to, 1}, places);
     std::vector<std::string> texts;
-    for (const BoxingStep& step : *PlanBoxing(type, {from, 0}, {to, 1}, places))
-      texts.push_back(ToText(step, places));
+    for (const BoxingStep& step : steps) texts.push_back(ToText(step, places));
     return texts;
   };
   const auto bytes = [&](const Layout& from, const Layout& to) {

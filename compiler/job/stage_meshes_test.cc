@@ -33,7 +33,8 @@ sbp::Mesh MeshOf(const proto::Job& job) {
 
 std::vector<std::string> TextsOf(const proto::Job& job) {
   std::vector<std::string> texts;
-  for (const sbp::Mesh& mesh : *ImportStageMeshes(job, MeshOf(job))) texts.push_back(mesh.ToText());
+  const std::vector<sbp::Mesh> meshes = *ImportStageMeshes(job, MeshOf(job));
+  for (const sbp::Mesh& mesh : meshes) texts.push_back(mesh.ToText());
   return texts;
 }
 
