@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/pending_file.h"
 
@@ -29,6 +30,7 @@ constexpr char kPartialMark[] = ".partial-";
 constexpr char kRemovedMark[] = ".removed-";
 constexpr char kReplacedMark[] = ".replaced-";
 constexpr size_t kStepsShown = 8;
+constexpr char kInUse[] = "W0741";
 constexpr int kClaimAttempts = 5;
 constexpr std::chrono::milliseconds kClaimWait(10);
 
@@ -90,7 +92,7 @@ absl::Status NoneNamed(FileSystem* files, const std::string& directory, const st
 }
 
 absl::Status InUse(const std::string& directory) {
-  return Rejected({"W0741", directory, "a folder into which no other run writes checkpoints",
+  return Rejected({kInUse, directory, "a folder into which no other run writes checkpoints",
                    "another run that goes on and writes there",
                    "another folder, or wait for the end of that run (`weir top` lists the runs of "
                    "this machine)"});
@@ -235,17 +237,26 @@ std::vector<Leftover> LeftoversIn(const std::string& directory, FileSystem* file
 absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const std::string& directory,
                                                                Absent absent) {
   FileSystem* const files = MachineFiles();
-  if (absent == Absent::kMake) WEIR_RETURN_IF_ERROR(MakeDirectory(files, directory));
-  std::unique_ptr<OpenedFile> folder;
-  const int error = files->Open(directory + "/", &folder);
-  if (error == ENOENT && absent == Absent::kLeave) return nullptr;
-  if (error != 0) return CannotWrite(directory, "cannot open the folder", error);
-  for (int attempt = 1; folder->TryLock(OpenedFile::Lock::kExclusive) == EWOULDBLOCK; ++attempt) {
+  for (int attempt = 1;; ++attempt) {
+    if (absent == Absent::kMake) WEIR_RETURN_IF_ERROR(MakeDirectory(files, directory));
+    std::unique_ptr<OpenedFile> folder;
+    const int error = files->Open(directory + "/", &folder);
+    if (error == ENOENT && absent == Absent::kLeave) return nullptr;
+    if (error != 0) return CannotWrite(directory, "cannot open the folder", error);
+    const bool is_locked = folder->TryLock(OpenedFile::Lock::kExclusive) != EWOULDBLOCK;
+    auto claim = std::unique_ptr<FolderClaim>(new FolderClaim(directory, std::move(folder)));
+    // Somebody may have renamed the folder before it was locked.
+    if (is_locked && claim->IsInPlace()) return claim;
     if (attempt == kClaimAttempts) return InUse(directory);
+    claim.reset();
     // Check of another program holds a lock for a moment.
     std::this_thread::sleep_for(kClaimWait);
   }
-  return std::unique_ptr<FolderClaim>(new FolderClaim(std::move(folder)));
+}
+
+bool FolderClaim::IsOfAnotherRun(const absl::Status& status) {
+  const std::optional<Problem> problem = ProblemOf(status);
+  return absl::IsInvalidArgument(status) && problem.has_value() && problem->code == kInUse;
 }
 
 absl::Status FolderClaim::Check(const std::string& directory) {
@@ -289,6 +300,10 @@ absl::Status PendingCheckpoint::Publish(const CheckpointIndex& index) {
                      absl::StrCat("an index of at most ", kIndexBytesMax, " bytes"),
                      absl::StrCat(bytes.size(), " bytes"), ""});
   }
+  // Somebody may have renamed the folder of checkpoints, and another run may have made a new one.
+  // Shards of this run that come later lie in the new one, under the same name.
+  if (!lock_->IsAt(folder_))
+    return CannotWrite(folder_, "somebody has renamed or removed the folder", ESTALE);
   WEIR_RETURN_IF_ERROR(WriteFile(files_, Join(folder_, kIndexFile), bytes));
   if (const int error = lock_->Flush())
     return CannotWrite(folder_, "cannot flush the folder", error);

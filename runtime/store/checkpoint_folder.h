@@ -90,12 +90,20 @@ class FolderClaim {
                                                            Absent absent);
   // Returns kInvalidArgument (W0741) if another run has the right for `directory`, and takes none.
   static absl::Status Check(const std::string& directory);
+  // Returns whether `status` says that another run has the right (W0741).
+  static bool IsOfAnotherRun(const absl::Status& status);
   FolderClaim(const FolderClaim&) = delete;
   FolderClaim& operator=(const FolderClaim&) = delete;
 
- private:
-  explicit FolderClaim(std::unique_ptr<OpenedFile> folder) : folder_(std::move(folder)) {}
+  // Returns whether the right is that for the folder which has the name now. If somebody has
+  // renamed or removed the folder, another run may have the right for a new one of that name.
+  bool IsInPlace() const { return folder_->IsAt(directory_ + "/"); }
 
+ private:
+  FolderClaim(std::string directory, std::unique_ptr<OpenedFile> folder)
+      : directory_(std::move(directory)), folder_(std::move(folder)) {}
+
+  const std::string directory_;
   const std::unique_ptr<OpenedFile> folder_;  // locked
 };
 
@@ -129,7 +137,8 @@ class PendingCheckpoint {
 
   // Writes the index, flushes the folder and gives it its final name, in place of an earlier
   // checkpoint of that step. Precondition: every ShardWriter of this folder has finished. `index`
-  // must pass CheckOwners: call MakeIndex. Does not touch `latest`.
+  // must pass CheckOwners: call MakeIndex. Does not touch `latest`. CannotWrite if the disk
+  // refuses, or if the folder of the shards no longer has the name that it was given.
   absl::Status Publish(const CheckpointIndex& index);
   // Publishes, points `latest` to the checkpoint, and removes the earlier ones that `retention`
   // does not keep. Checkpoints of later steps are those of a longer run and stay. Returns a

@@ -13,6 +13,7 @@
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/checkpoint_testing.h"
 #include "runtime/store/content_sum.h"
+#include "runtime/store/pending_file.h"
 #include "runtime/store/safetensors.h"
 
 namespace weir::store {
@@ -272,6 +273,44 @@ TEST(FolderClaimTest, OneRunAtATimeHasTheRightToAFolder) {
   first.reset();
   EXPECT_TRUE(FolderClaim::Check(path).ok());
   EXPECT_NE(FolderClaim::Take(path, FolderClaim::Absent::kLeave).value(), nullptr);
+}
+
+TEST(FolderClaimTest, TheRightIsForTheFolderAndNotForItsName) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathFor("c");
+  const auto first = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
+  EXPECT_TRUE(first->IsInPlace());
+  fs::rename(path, folder.PathFor("moved"));
+  EXPECT_FALSE(first->IsInPlace());
+  const auto second = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
+  EXPECT_TRUE(second->IsInPlace());
+  EXPECT_FALSE(first->IsInPlace());
+  const absl::Status refused = FolderClaim::Take(path, FolderClaim::Absent::kMake).status();
+  EXPECT_TRUE(FolderClaim::IsOfAnotherRun(refused)) << refused;
+  EXPECT_FALSE(FolderClaim::IsOfAnotherRun(
+      FolderClaim::Take(folder.PathFor("no/folder"), FolderClaim::Absent::kMake).status()));
+}
+
+TEST(CheckpointTest, ACheckpointWhoseFolderWasRenamedIsNotCommittedIntoAnotherOfThatName) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathFor("c");
+  const FolderForTest from = Sample();
+  const auto pending =
+      PendingCheckpoint::Open(path, 12, "0123456789abcdef", PendingCheckpoint::Role::kMake).value();
+  fs::rename(path, folder.PathFor("moved"));
+  // A process of the run that comes later makes both folders anew.
+  const auto joined =
+      PendingCheckpoint::Open(path, 12, "0123456789abcdef", PendingCheckpoint::Role::kJoin).value();
+  std::vector<ShardFileRecord> files;
+  for (int32_t rank = 0; rank < 4; ++rank)
+    files.push_back(WriteRankForTest(joined->folder(), rank, from).value());
+  const CheckpointIndex index =
+      MakeIndex(from.facts, TensorFactsForTest(from), files, pending->final_path()).value();
+  const absl::Status refused = pending->Commit(index, {}).status();
+  EXPECT_TRUE(IsCannotWrite(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("renamed or removed"));
+  EXPECT_THAT(CommittedSteps(path), IsEmpty());
+  EXPECT_EQ(ReadLatest(path).value(), std::nullopt);
 }
 
 TEST(ContentSumTest, DoesNotDependOnHowATensorIsCutButOnWhereAValueIs) {

@@ -52,6 +52,13 @@ class MachineFile final : public OpenedFile {
     const bool is_folder = ::fstat(descriptor_, &info) == 0 && S_ISDIR(info.st_mode);
     return is_folder && error == EINVAL ? 0 : error;
   }
+  bool IsAt(const std::string& path) override {
+    struct stat here, there;
+    if (::stat(path.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR;
+    // ESTALE: another host has removed this one.
+    if (::fstat(descriptor_, &here) != 0) return errno != ESTALE;
+    return here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+  }
 
  private:
   const int descriptor_;

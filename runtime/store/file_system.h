@@ -45,6 +45,10 @@ class OpenedFile {
   virtual int WriteAt(int64_t position, const void* data, int64_t bytes) = 0;
   // Returns 0 for a folder if the file system cannot flush folders.
   virtual int Flush() = 0;
+  // Returns false if `path` leads to another file or folder than this one, or to none: somebody has
+  // renamed this one. Follows symbolic links. A file system that gives no answer counts as
+  // unchanged.
+  virtual bool IsAt(const std::string& path) = 0;
 };
 
 class FileSystem {

@@ -69,6 +69,7 @@ class FaultyFile final : public store::OpenedFile {
     faults_->later_.push_back([file = file_] { return file->Flush(); });
     return 0;
   }
+  bool IsAt(const std::string& path) override { return file_->IsAt(path); }
 
  private:
   bool IsLate() const {

@@ -34,6 +34,7 @@ class ProcessFile final : public store::OpenedFile {
     const int error = process_->Begin();
     return error != 0 ? error : file_->Flush();
   }
+  bool IsAt(const std::string& path) override { return file_->IsAt(path); }
 
  private:
   ProcessFiles* const process_;

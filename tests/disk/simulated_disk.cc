@@ -78,6 +78,9 @@ class SimulatedFile final : public store::OpenedFile {
     return 0;
   }
 
+  // No operation: it does not touch the disk.
+  bool IsAt(const std::string& path) override { return disk_->Find(path).node == node_; }
+
  private:
   int Begin(const char* operation) {
     const int error = disk_->Begin(absl::StrCat(operation, " ", path_));

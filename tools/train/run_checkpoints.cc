@@ -143,8 +143,18 @@ absl::Status RunCheckpoints::WriteStopped(int64_t step, const std::string& path)
   return SaveFile(step, path);
 }
 
+void RunCheckpoints::NoteLostFolder() {
+  if (claim_ == nullptr || claim_->IsInPlace()) return;
+  claim_.reset();
+  last_step_ = -1;
+  progress_->Say(absl::StrCat("WARNING: somebody has renamed or removed ", base_path(),
+                              ", into which this run wrote its checkpoints. The next one goes into "
+                              "the folder that has the name then, or makes it"));
+}
+
 absl::Status RunCheckpoints::BeginFolder(int64_t step) {
   const int64_t before = clock_->NowNs();
+  NoteLostFolder();
   if (claim_ == nullptr) {
     WEIR_ASSIGN_OR_RETURN(claim_,
                           store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kMake));
@@ -199,7 +209,7 @@ void RunCheckpoints::NoteWritten(const CheckpointWritten& written) {
 }
 
 absl::Status RunCheckpoints::WarnOf(int64_t step, const absl::Status& status) {
-  if (!store::IsCannotWrite(status)) return status;
+  if (!store::IsCannotWrite(status) && !store::FolderClaim::IsOfAnotherRun(status)) return status;
   fails_ = true;
   progress_->Say(absl::StrCat("WARNING: no checkpoint of step ", step, ": ", status.message(),
                               " The run goes on; ", LastText()));
@@ -297,10 +307,12 @@ absl::Status RunCheckpoints::WriteLast(int64_t step, std::vector<absl::Status>* 
 }
 
 void RunCheckpoints::Await() {
-  if (begun_step_ < 0) return;
-  const absl::Status status = EndFolder(JobRunner::Wait::kYes);
-  if (!status.ok() && !RanksAreGone(status))
-    progress_->Say(absl::StrCat("WARNING: ", status.message()));
+  if (begun_step_ >= 0) {
+    const absl::Status status = EndFolder(JobRunner::Wait::kYes);
+    if (!status.ok() && !RanksAreGone(status))
+      progress_->Say(absl::StrCat("WARNING: ", status.message()));
+  }
+  NoteLostFolder();
 }
 
 std::string CheckpointsText(const TrainResult& result) {

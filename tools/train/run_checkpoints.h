@@ -6,7 +6,8 @@
 // memory, and the copies are written beside the next steps; if the next checkpoint is due before
 // the last is on disk, the run waits for the last. A write that the disk refuses becomes a warning,
 // and the next checkpoint tries again. The last checkpoint of the run is waited for, and tried
-// twice. Thread rule: one thread.
+// twice. If somebody renames or removes the folder, the next checkpoint goes into a folder that has
+// the name then, unless another run writes there. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +72,8 @@ class RunCheckpoints {
   absl::Status WriteLast(int64_t step, std::vector<absl::Status>* problems);
   // Writes the state to one file beside the checkpoints of the run.
   absl::Status WriteStopped(int64_t step, const std::string& path);
-  // Waits for a checkpoint that is being written, before the run ends for another reason.
+  // Waits for a checkpoint that is being written, before the run ends or goes back. If somebody has
+  // taken the folder away, there is no last_step() afterwards.
   void Await();
 
   // Costs are what the metrics of a step report.
@@ -87,12 +89,16 @@ class RunCheckpoints {
  private:
   absl::Status SaveFile(int64_t step, const std::string& path);
   absl::Status BeginFolder(int64_t step);
+  // Gives up the folder if its name is no longer that of the folder into which the run wrote: a
+  // checkpoint that is there is not of this run.
+  void NoteLostFolder();
   // Takes the outcome of a begun checkpoint; OkStatus and nothing else if it goes on.
   absl::Status EndFolder(JobRunner::Wait wait);
   // Writes the checkpoint of `step` and waits for it.
   absl::Status SaveNow(int64_t step);
   void NoteWritten(const CheckpointWritten& written);
-  // Returns OkStatus if `status` is the disk's refusal, which becomes a warning.
+  // Returns OkStatus if `status` is the disk's refusal, or says that another run has the folder.
+  // That becomes a warning.
   absl::Status WarnOf(int64_t step, const absl::Status& status);
   // Says which checkpoint of this run is the last good one.
   std::string LastText() const;
@@ -114,7 +120,7 @@ class RunCheckpoints {
   Progress* const progress_;
   const bool is_folder_;
   JobRunner* runner_ = nullptr;
-  std::unique_ptr<store::FolderClaim> claim_;  // null: there is no folder yet
+  std::unique_ptr<store::FolderClaim> claim_;  // null: the run has no folder
   std::string plan_id_, data_;
   int64_t samples_per_step_ = 1, sample_offset_ = 0;
 

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -303,6 +304,62 @@ TEST_F(RunCheckpointsTest, MemoryIsTakenAheadForCheckpointsOnTheWay) {
   Run(SmallJob());
   EXPECT_EQ(count, 1);
   EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4, 6, 8));
+}
+
+// Calls a function with the number of checkpoints each time that one is committed.
+class AfterCheckpointRunner final : public ForwardingRunner {
+ public:
+  AfterCheckpointRunner(std::unique_ptr<JobRunner> runner, std::function<void(int)> act)
+      : ForwardingRunner(std::move(runner)), act_(std::move(act)) {}
+  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait wait) override {
+    auto ended = ForwardingRunner::EndCheckpoint(wait);
+    if (ended.ok() && ended->has_value()) act_(++written_);
+    return ended;
+  }
+
+ private:
+  const std::function<void(int)> act_;
+  int written_ = 0;
+};
+
+RunnerFactory ActAfterCheckpoints(std::function<void(int)> act) {
+  return [act = std::move(act)](
+             const proto::Job& job,
+             const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<AfterCheckpointRunner>(*std::move(runner), act);
+  };
+}
+
+TEST_F(RunCheckpointsTest, ARunWhoseFolderWasRenamedTakesANewOneForItself) {
+  options_.checkpoint_every = 2;
+  absl::Status of_second;
+  options_.runner = ActAfterCheckpoints([&](int written) {
+    if (written == 1) std::filesystem::rename(Path("c"), Path("moved"));
+    if (written == 2) of_second = CheckFolderIsFree(options_.checkpoint);
+  });
+  Run(SmallJob());
+  EXPECT_THAT(std::string(of_second.message()), HasSubstr("W0741"));
+  EXPECT_THAT(store::CommittedSteps(Path("moved")), ElementsAre(2));
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(4, 6, 8));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: somebody has renamed or removed " + Path("c")));
+}
+
+TEST_F(RunCheckpointsTest, ARunWhoseFolderAnotherRunHasMadeAnewWritesNothingThere) {
+  options_.checkpoint_every = 2;
+  std::unique_ptr<store::FolderClaim> other;
+  options_.runner = ActAfterCheckpoints([&](int written) {
+    ASSERT_EQ(written, 1);
+    std::filesystem::rename(Path("c"), Path("moved"));
+    other = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
+  });
+  const absl::Status refused = Train(SmallJob(), options_).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("W0741"));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 4: W0741"));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 6: W0741"));
+  EXPECT_THAT(log_.str(), HasSubstr("ERROR: no checkpoint of step 8"));
+  EXPECT_TRUE(Names().empty());
 }
 
 TEST_F(RunCheckpointsTest, ACheckOfTheFolderSeesTheRunThatWritesThere) {
