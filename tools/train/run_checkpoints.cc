@@ -100,9 +100,13 @@ bool RunCheckpoints::IsLastThere() const {
 }
 
 std::string RunCheckpoints::LastText() const {
-  if (!IsLastThere()) return "there is none of this run";
-  return is_folder_ ? absl::StrCat("the last good one is ", PathOf(last_step_))
-                    : absl::StrCat("that of step ", last_step_, " is kept");
+  if (IsLastThere()) {
+    return is_folder_ ? absl::StrCat("the last good one is ", PathOf(last_step_))
+                      : absl::StrCat("that of step ", last_step_, " is kept");
+  }
+  const bool is_resumed = !options_.resume.empty() && ::access(options_.resume.c_str(), F_OK) == 0;
+  return is_resumed ? absl::StrCat("the last good one is ", options_.resume)
+                    : "there is none of this run";
 }
 
 void RunCheckpoints::AddStall(int64_t since_ns) {
@@ -297,11 +301,11 @@ absl::Status RunCheckpoints::WriteLast(int64_t step, std::vector<absl::Status>* 
         last_step_ == step ? ""
                            : absl::StrCat(", as of step ", last_step_, ", the last that updates")));
   } else if (!problems->empty()) {
-    progress_->Say(absl::StrCat(
-        "ERROR: no checkpoint of step ", step,
-        !IsLastThere() ? ""
-        : is_folder_   ? absl::StrCat("; ", LastText())
-                     : absl::StrCat("; ", options_.checkpoint, " has that of step ", last_step_)));
+    progress_->Say(
+        absl::StrCat("ERROR: no checkpoint of step ", step,
+                     IsLastThere() && !is_folder_
+                         ? absl::StrCat("; ", options_.checkpoint, " has that of step ", last_step_)
+                         : absl::StrCat("; ", LastText())));
   }
   return absl::OkStatus();
 }

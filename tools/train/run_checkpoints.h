@@ -100,7 +100,8 @@ class RunCheckpoints {
   // Returns OkStatus if `status` is the disk's refusal, or says that another run has the folder.
   // That becomes a warning.
   absl::Status WarnOf(int64_t step, const absl::Status& status);
-  // Says which checkpoint of this run is the last good one.
+  // Says which checkpoint is the last good one: of this run, or the one with which it began, which
+  // an earlier attempt of the same job has written.
   std::string LastText() const;
   // Returns whether a checkpoint of this run is there. Somebody may have removed it.
   bool IsLastThere() const;

@@ -219,6 +219,20 @@ TEST_F(RunCheckpointsTest, ADiskThatRefusesCostsACheckpointAndNoStep) {
   for (const std::string& name : Names()) EXPECT_THAT(name, Not(HasSubstr("partial")));
 }
 
+TEST_F(RunCheckpointsTest, ARunWithoutACheckpointOfItsOwnNamesTheOneWithWhichItBegan) {
+  proto::Job job = SmallJob();
+  job.mutable_training()->set_steps(4);
+  Run(job);
+  options_.resume = Path("c") + "/step-000000004";
+  options_.checkpoint_every = 2;
+  flushes_that_fail = 3;  // the checkpoint of step 6, and both attempts at the last
+  EXPECT_FALSE(Train(SmallJob(), options_).ok());
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 6"));
+  EXPECT_THAT(log_.str(), HasSubstr("The run goes on; the last good one is " + options_.resume));
+  EXPECT_THAT(log_.str(),
+              HasSubstr("ERROR: no checkpoint of step 8; the last good one is " + options_.resume));
+}
+
 TEST_F(RunCheckpointsTest, TheLastCheckpointIsTriedTwice) {
   flushes_that_fail = 1;
   Run(SmallJob());
