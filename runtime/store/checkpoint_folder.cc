@@ -30,6 +30,7 @@ constexpr char kPartialMark[] = ".partial-";
 constexpr char kRemovedMark[] = ".removed-";
 constexpr char kReplacedMark[] = ".replaced-";
 constexpr size_t kStepsShown = 8;
+constexpr char kCannotMake[] = "cannot make a folder";
 constexpr char kInUse[] = "W0741";
 constexpr int kClaimAttempts = 5;
 constexpr std::chrono::milliseconds kClaimWait(10);
@@ -59,7 +60,7 @@ absl::Status WriteFile(FileSystem* files, const std::string& path, const std::st
 absl::Status MakeDirectory(FileSystem* files, const std::string& directory) {
   const int error = files->MakeFolder(directory);
   if (error == 0 || error == EEXIST) return absl::OkStatus();
-  return CannotWrite(directory, "cannot make the folder", error);
+  return CannotWrite(directory, kCannotMake, error);
 }
 
 // Returns the folder around the folder of checkpoints.
@@ -234,24 +235,57 @@ std::vector<Leftover> LeftoversIn(const std::string& directory, FileSystem* file
   return leftovers;
 }
 
+std::string CheckpointAround(const std::string& path) {
+  std::error_code error;
+  fs::path folder = fs::weakly_canonical(fs::absolute(path, error), error);
+  for (; !error && folder.has_relative_path(); folder = folder.parent_path()) {
+    const std::string index = (folder / kIndexFile).string();
+    // A checkpoint may have been renamed, and another program's file may have the name of an index.
+    if (IsFile(MachineFiles(), index) &&
+        (StepOfName(folder.filename().string()).has_value() || ReadIndex(index).ok()))
+      return folder.string();
+  }
+  return "";
+}
+
+absl::Status TryFolder(const std::string& directory) {
+  FileSystem* const files = MachineFiles();
+  const bool is_there = files->KindOf(directory) != FileSystem::Kind::kNone;
+  // If this process is killed at the wrong moment, the next checkpoint removes this name.
+  const std::string tried =
+      is_there ? Join(directory, absl::StrCat(kLatestFile, kPartialMark, files->NewToken()))
+               : directory;
+  const int error = files->MakeFolder(tried);
+  if (error == 0) files->RemoveFolder(tried);
+  if (error == 0 || error == EEXIST) return absl::OkStatus();
+  if (is_there && (error == ENOSPC || error == EDQUOT)) return absl::OkStatus();
+  return CannotWrite(directory, is_there ? "cannot make files in this folder" : kCannotMake, error);
+}
+
 absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const std::string& directory,
                                                                Absent absent) {
   FileSystem* const files = MachineFiles();
   for (int attempt = 1;; ++attempt) {
-    if (absent == Absent::kMake) WEIR_RETURN_IF_ERROR(MakeDirectory(files, directory));
+    int error = absent == Absent::kMake ? files->MakeFolder(directory) : EEXIST;
+    const bool is_made = error == 0;
+    if (!is_made && error != EEXIST) return CannotWrite(directory, kCannotMake, error);
     std::unique_ptr<OpenedFile> folder;
-    const int error = files->Open(directory + "/", &folder);
+    error = files->Open(directory + "/", &folder);
     if (error == ENOENT && absent == Absent::kLeave) return nullptr;
     if (error != 0) return CannotWrite(directory, "cannot open the folder", error);
-    const bool is_locked = folder->TryLock(OpenedFile::Lock::kExclusive) != EWOULDBLOCK;
-    auto claim = std::unique_ptr<FolderClaim>(new FolderClaim(directory, std::move(folder)));
     // Somebody may have renamed the folder before it was locked.
-    if (is_locked && claim->IsInPlace()) return claim;
+    if (folder->TryLock(OpenedFile::Lock::kExclusive) != EWOULDBLOCK &&
+        folder->IsAt(directory + "/"))
+      return std::unique_ptr<FolderClaim>(new FolderClaim(directory, std::move(folder), is_made));
     if (attempt == kClaimAttempts) return InUse(directory);
-    claim.reset();
+    folder.reset();
     // Check of another program holds a lock for a moment.
     std::this_thread::sleep_for(kClaimWait);
   }
+}
+
+FolderClaim::~FolderClaim() {
+  if (is_made_ && IsInPlace()) MachineFiles()->RemoveFolder(directory_);
 }
 
 bool FolderClaim::IsOfAnotherRun(const absl::Status& status) {

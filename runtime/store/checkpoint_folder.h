@@ -78,13 +78,23 @@ struct Leftover {
 // Returns them in the order of their names.
 std::vector<Leftover> LeftoversIn(const std::string& directory, FileSystem* files = MachineFiles());
 
+// Returns the folder of the committed checkpoint that `path` names or lies in; "": none. Nothing
+// needs to be at `path`.
+std::string CheckpointAround(const std::string& path);
+
+// Tries whether the folder `directory` can be made, or whether folders can be made in it, and
+// leaves nothing behind. CannotWrite if not. A folder on a full disk passes: there may be room once
+// a checkpoint is due.
+absl::Status TryFolder(const std::string& directory);
+
 // The right of one run to write checkpoints into a folder, until the object goes away. It ends with
 // the process in any case. On a file system without locks, any number of runs have the right.
 class FolderClaim {
  public:
   enum class Absent : uint8_t { kLeave, kMake };
   // Returns the right for `directory`. If there is no such folder, makes the folder, or returns
-  // null. kInvalidArgument (W0741): another run has the right. CannotWrite if the folder cannot be
+  // null. A folder that was made goes away with the object if nothing is in it then.
+  // kInvalidArgument (W0741): another run has the right. CannotWrite if the folder cannot be
   // made or opened.
   static absl::StatusOr<std::unique_ptr<FolderClaim>> Take(const std::string& directory,
                                                            Absent absent);
@@ -92,6 +102,7 @@ class FolderClaim {
   static absl::Status Check(const std::string& directory);
   // Returns whether `status` says that another run has the right (W0741).
   static bool IsOfAnotherRun(const absl::Status& status);
+  ~FolderClaim();
   FolderClaim(const FolderClaim&) = delete;
   FolderClaim& operator=(const FolderClaim&) = delete;
 
@@ -100,11 +111,12 @@ class FolderClaim {
   bool IsInPlace() const { return folder_->IsAt(directory_ + "/"); }
 
  private:
-  FolderClaim(std::string directory, std::unique_ptr<OpenedFile> folder)
-      : directory_(std::move(directory)), folder_(std::move(folder)) {}
+  FolderClaim(std::string directory, std::unique_ptr<OpenedFile> folder, bool is_made)
+      : directory_(std::move(directory)), folder_(std::move(folder)), is_made_(is_made) {}
 
   const std::string directory_;
   const std::unique_ptr<OpenedFile> folder_;  // locked
+  const bool is_made_;                        // the folder, by this object
 };
 
 // Which checkpoints stay.

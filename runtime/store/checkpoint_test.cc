@@ -270,6 +270,7 @@ TEST(FolderClaimTest, OneRunAtATimeHasTheRightToAFolder) {
   for (const auto absent : {FolderClaim::Absent::kLeave, FolderClaim::Absent::kMake})
     EXPECT_THAT(FolderClaim::Take(path, absent).status().message(), HasSubstr("W0741"));
   EXPECT_THAT(FolderClaim::Check(path).message(), HasSubstr("W0741"));
+  std::ofstream(path + "/latest") << "";
   first.reset();
   EXPECT_TRUE(FolderClaim::Check(path).ok());
   EXPECT_NE(FolderClaim::Take(path, FolderClaim::Absent::kLeave).value(), nullptr);
@@ -289,6 +290,45 @@ TEST(FolderClaimTest, TheRightIsForTheFolderAndNotForItsName) {
   EXPECT_TRUE(FolderClaim::IsOfAnotherRun(refused)) << refused;
   EXPECT_FALSE(FolderClaim::IsOfAnotherRun(
       FolderClaim::Take(folder.PathFor("no/folder"), FolderClaim::Absent::kMake).status()));
+}
+
+TEST(FolderClaimTest, AFolderThatWasMadeForNothingGoesAway) {
+  const TemporaryFolder folder;
+  const std::string made = folder.PathFor("made"), found = folder.PathFor("found");
+  fs::create_directory(found);
+  for (const std::string& path : {made, found}) {
+    ASSERT_NE(FolderClaim::Take(path, FolderClaim::Absent::kMake).value(), nullptr);
+    EXPECT_EQ(fs::exists(path), path == found) << path;
+  }
+  auto first = FolderClaim::Take(made, FolderClaim::Absent::kMake).value();
+  fs::rename(made, folder.PathFor("moved"));
+  const auto second = FolderClaim::Take(made, FolderClaim::Absent::kMake).value();
+  first.reset();
+  EXPECT_TRUE(fs::exists(made));
+}
+
+TEST(TryFolderTest, SaysWhatAFileSystemRefusesAndLeavesNothing) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(TryFolder(folder.PathFor("new")).ok());
+  EXPECT_TRUE(TryFolder(folder.path()).ok());
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  // No permission bit says that nobody can make folders here.
+  for (const char* path : {"/proc/x", "/proc"}) EXPECT_TRUE(IsCannotWrite(TryFolder(path))) << path;
+  folder.Write("file", "");
+  EXPECT_THAT(TryFolder(folder.PathFor("file")).message(), HasSubstr("Not a directory"));
+}
+
+TEST(CheckpointTest, APathInACheckpointIsKnownUnderAnyName) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFolderForTest(folder.PathFor("c"), 1, Sample()).ok());
+  const std::string named = folder.PathFor("c/step-000000012"), copy = folder.PathFor("best");
+  fs::copy(named, copy, fs::copy_options::recursive);
+  folder.Write("other/index.pb", "of another program");
+  EXPECT_EQ(fs::path(CheckpointAround(named + "/x/y/")).filename(), "step-000000012");
+  EXPECT_EQ(fs::path(CheckpointAround(named)).filename(), "step-000000012");
+  EXPECT_EQ(fs::path(CheckpointAround(copy + "/x")).filename(), "best");
+  for (const char* path : {"c", "c/step-000000024", "other/x", "new"})
+    EXPECT_EQ(CheckpointAround(folder.PathFor(path)), "") << path;
 }
 
 TEST(CheckpointTest, ACheckpointWhoseFolderWasRenamedIsNotCommittedIntoAnotherOfThatName) {

@@ -89,8 +89,9 @@ class CheckTest : public ::testing::Test {
   std::vector<BadJob> BadJobs() {
     const std::string images = ImageJob(), text = TextJob();
     const std::string checkpoint = PathFor("check_six.safetensors"),
-                      weights = PathFor("check_weights.safetensors");
+                      weights = PathFor("check_weights.safetensors"), run = PathFor("check_run");
     EXPECT_EQ(Weir({"train", images, "--checkpoint", checkpoint, "--save", weights}).code, 0);
+    EXPECT_EQ(Weir({"train", images, "--checkpoint", run + "/"}).code, 0);
     return {
         {"no learning rate", {images, "--set", "training.schedule.learning_rate=0"}, 65, "W0921"},
         {"a decay to 0 before the end",
@@ -152,6 +153,11 @@ class CheckTest : public ::testing::Test {
          {images, "--checkpoint", "/no/such/folder/c.safetensors"},
          66,
          "W0046"},
+        {"checkpoints in /proc", {images, "--checkpoint", "/proc/x/"}, 66, "W0046"},
+        {"a checkpoint in another one",
+         {images, "--checkpoint", run + "/step-000000006/x"},
+         65,
+         "W0926"},
         {"no folder for --trace", {images, "--trace", "/no/such/folder/t.pftrace"}, 66, "W0075"},
         {"a folder as --save", {images, "--save", ::testing::TempDir()}, 66, "W0046"},
     };

@@ -89,7 +89,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   if (!read.note.empty()) *context->err << read.note << "\n";
   if (!read.products.empty()) *context->err << read.products << "\n";
   // The sandbox knows no locks.
-  WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.train.options.checkpoint));
+  WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.train.options.checkpoint));
   EnterSandboxOf(read.job, arguments, *context);
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.train.ChooseResume());
   train::PrepareScope scope;

@@ -577,7 +577,7 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   WEIR_RETURN_IF_ERROR(arguments.CheckReplicas(read.job));
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
   for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
-  WEIR_RETURN_IF_ERROR(train::CheckFolderIsFree(arguments.options.checkpoint));
+  WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.options.checkpoint));
   arguments.options.costs = &read.costs.model();
   arguments.options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   arguments.options.processes = arguments.fleet.processes;

@@ -35,6 +35,16 @@ std::string WithoutSlash(std::string path) {
   return path;
 }
 
+// A checkpoint is replaced and removed as a whole, and nothing else may be in it.
+absl::Status CheckOutsideOfCheckpoints(const std::string& path) {
+  const std::string around = path.empty() ? "" : store::CheckpointAround(path);
+  if (around.empty()) return absl::OkStatus();
+  return Rejected({"W0926", absl::StrCat("--checkpoint ", path), "a path outside of any checkpoint",
+                   absl::StrCat("one in ", around, ", which is a checkpoint"),
+                   absl::StrCat(std::filesystem::path(around).parent_path().string(),
+                                "/, the folder around it, or another folder")});
+}
+
 }  // namespace
 
 bool IsFolderPath(const std::string& path) {
@@ -42,8 +52,11 @@ bool IsFolderPath(const std::string& path) {
   return !path.empty() && (path.back() == '/' || std::filesystem::is_directory(path, error));
 }
 
-absl::Status CheckFolderIsFree(const std::string& path) {
-  return IsFolderPath(path) ? store::FolderClaim::Check(WithoutSlash(path)) : absl::OkStatus();
+absl::Status CheckPlaceOfCheckpoints(const std::string& path) {
+  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints(path));
+  if (!IsFolderPath(path)) return absl::OkStatus();
+  WEIR_RETURN_IF_ERROR(store::FolderClaim::Check(WithoutSlash(path)));
+  return store::TryFolder(WithoutSlash(path));
 }
 
 RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& options,
@@ -55,9 +68,15 @@ RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& option
       is_folder_(IsFolderPath(options.checkpoint)) {}
 
 absl::Status RunCheckpoints::Claim() {
+  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints(options_.checkpoint));
   if (!is_folder_) return absl::OkStatus();
   WEIR_ASSIGN_OR_RETURN(claim_,
                         store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kLeave));
+  WEIR_RETURN_IF_ERROR(store::TryFolder(base_path()));
+  if (claim_ == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(claim_,
+                          store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kMake));
+  }
   return absl::OkStatus();
 }
 

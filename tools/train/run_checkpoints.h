@@ -30,9 +30,10 @@ namespace weir::train {
 // Returns whether `path` names a folder of checkpoints: it ends in "/", or a folder is there. Any
 // other path is that of one file.
 bool IsFolderPath(const std::string& path);
-// Checks for a run that does not begin yet that no other run writes checkpoints into the folder at
-// `path`. OkStatus for any other path. kInvalidArgument (W0741): another run does.
-absl::Status CheckFolderIsFree(const std::string& path);
+// Checks for a run that does not begin yet whether it could write checkpoints at `path`, the value
+// of --checkpoint. kInvalidArgument: another run writes into the folder (W0741), or the path lies
+// in a committed checkpoint (W0926). CannotWrite: the folder cannot be made, or nothing in it.
+absl::Status CheckPlaceOfCheckpoints(const std::string& path);
 
 class RunCheckpoints {
  public:
@@ -40,7 +41,8 @@ class RunCheckpoints {
   RunCheckpoints(const proto::Job& job, const TrainOptions& options, const Clock* clock,
                  Progress* progress);
 
-  // Call before the ranks are loaded. kInvalidArgument (W0741): another run writes into the folder.
+  // Takes the folder for this run, and makes it if it is not there. Call before the ranks are
+  // loaded. Errors as of CheckPlaceOfCheckpoints.
   absl::Status Claim();
   // Call once, before all that follows. `runner` must outlive this object. `prepared` is of the
   // run.

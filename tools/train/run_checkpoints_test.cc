@@ -351,7 +351,7 @@ TEST_F(RunCheckpointsTest, ARunWhoseFolderWasRenamedTakesANewOneForItself) {
   absl::Status of_second;
   options_.runner = ActAfterCheckpoints([&](int written) {
     if (written == 1) std::filesystem::rename(Path("c"), Path("moved"));
-    if (written == 2) of_second = CheckFolderIsFree(options_.checkpoint);
+    if (written == 2) of_second = CheckPlaceOfCheckpoints(options_.checkpoint);
   });
   Run(SmallJob());
   EXPECT_THAT(std::string(of_second.message()), HasSubstr("W0741"));
@@ -377,10 +377,32 @@ TEST_F(RunCheckpointsTest, ARunWhoseFolderAnotherRunHasMadeAnewWritesNothingTher
 }
 
 TEST_F(RunCheckpointsTest, ACheckOfTheFolderSeesTheRunThatWritesThere) {
-  EXPECT_TRUE(CheckFolderIsFree(options_.checkpoint).ok());
+  EXPECT_TRUE(CheckPlaceOfCheckpoints(options_.checkpoint).ok());
   const auto claim = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
-  EXPECT_THAT(std::string(CheckFolderIsFree(options_.checkpoint).message()), HasSubstr("W0741"));
-  EXPECT_TRUE(CheckFolderIsFree(Path("file")).ok());
+  EXPECT_THAT(std::string(CheckPlaceOfCheckpoints(options_.checkpoint).message()),
+              HasSubstr("W0741"));
+  EXPECT_TRUE(CheckPlaceOfCheckpoints(Path("file")).ok());
+}
+
+TEST_F(RunCheckpointsTest, APlaceWhereNoCheckpointCanBeIsRefusedBeforeTheFirstStep) {
+  Run(SmallJob());
+  bool begins = false;
+  options_.before_steps = [&] { begins = true; };
+  const std::string committed = Path("c") + "/step-000000008";
+  for (const auto& [path, code] : {std::pair<std::string, std::string>{"/proc/x/", "W0046"},
+                                   {"/proc/", "W0046"},
+                                   {committed, "W0926"},
+                                   {committed + "/file", "W0926"},
+                                   {committed + "/more/", "W0926"}}) {
+    options_.checkpoint = path;
+    const absl::Status refused = Train(SmallJob(), options_).status();
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(code)) << path;
+    EXPECT_EQ(CheckPlaceOfCheckpoints(path), refused) << path;
+  }
+  EXPECT_FALSE(begins);
+  options_.checkpoint = Path("c") + "/";
+  Run(SmallJob());
+  EXPECT_TRUE(begins);
 }
 
 TEST_F(RunCheckpointsTest, ALeftoverOfADeadRunIsSweptAndALongerRunStays) {
@@ -457,7 +479,7 @@ TEST_F(RunCheckpointsTest, AStateThatIsNotFiniteIsNeverCommitted) {
   options_.checkpoint = Path("c") + "/";
   const absl::Status refused = Train(SmallJob(), options_).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("W0963"));
-  EXPECT_TRUE(Names().empty());
+  EXPECT_FALSE(std::filesystem::exists(Path("c")));
   options_.on_nonfinite = OnNonfinite::kContinue;
   Run(SmallJob());
   EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(kSteps));
