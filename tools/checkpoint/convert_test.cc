@@ -1,4 +1,7 @@
 // Import, edit, export and diff: what goes in comes out, under other names, types and files.
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -97,6 +100,49 @@ TEST_F(ConvertTest, ALargeExportHasSeveralFilesAndAnIndexThatReadersFollow) {
   const CheckpointDiff diff = DiffTo(paths->back());
   EXPECT_EQ(diff.equal, 2);
   EXPECT_THAT(DiffText(diff, 0), HasSubstr("layers.0.wq/adam_m"));
+}
+
+// Lets files of this process have at most so many bytes, as a disk with too little room would.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t bytes) : before_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &limit_);
+    const rlimit small{bytes, limit_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~SmallFiles() {
+    ::setrlimit(RLIMIT_FSIZE, &limit_);
+    ::signal(SIGXFSZ, before_);
+  }
+
+ private:
+  void (*const before_)(int);
+  rlimit limit_{};
+};
+
+TEST_F(ConvertTest, WhatCannotBeWrittenToItsEndLeavesNothing) {
+  store::FolderForTest large{store::FactsForTest(24), {}};
+  large.tensors["a"] = {{8}, CountFrom(8, 1.0f)};
+  large.tensors["b"] = {{65536}, CountFrom(65536, 1.0f)};
+  ASSERT_TRUE(store::WriteFolderForTest(run(), 1, large).ok());
+  const OpenTensors opened = Opened(run());
+  const auto tensors = AllOf(opened).value();
+  const std::string out = folder_.PathFor("out"), copy = out + "/copy";
+  std::filesystem::create_directory(out);
+  {
+    const SmallFiles limit(65536);
+    for (const int64_t file_bytes : {100, 1 << 30}) {
+      const absl::Status failed =
+          ExportSafetensors(opened, {out + "/m.safetensors", file_bytes}).status();
+      EXPECT_THAT(std::string(failed.message()), HasSubstr("W0046"));
+    }
+    const absl::Status failed =
+        WriteFolder(copy, opened.facts, tensors, Existing::kRefuse).status();
+    EXPECT_THAT(std::string(failed.message()), HasSubstr("W0046"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(out));
+  EXPECT_TRUE(ExportSafetensors(opened, {out + "/m.safetensors", 100}).ok());
+  EXPECT_TRUE(WriteFolder(copy, opened.facts, tensors, Existing::kRefuse).ok());
 }
 
 TEST_F(ConvertTest, AnExportOfAveragesHasThemUnderTheNamesOfTheWeights) {

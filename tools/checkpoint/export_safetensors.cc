@@ -135,6 +135,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
                                ? order.path.substr(0, order.path.size() - (sizeof(kEnding) - 1))
                                : order.path;
   const weights::EarlierShards earlier(order.path);
+  weights::UnfinishedExport unfinished;
   std::vector<std::string> paths;
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   int64_t total = 0;
@@ -142,6 +143,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
     paths.push_back(
         absl::StrFormat("%s-%05d-of-%05d%s", stem, i + 1, files.size(), std::string(kEnding)));
     WEIR_RETURN_IF_ERROR(WriteFile(paths.back(), tensors, files[i], metadata));
+    unfinished.Add(paths.back());
     for (const std::string& name : files[i]) {
       map[name] = fs::path(paths.back()).filename().string();
       total += BytesOf(tensors.at(name));
@@ -154,6 +156,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
     out << index.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
     return absl::OkStatus();
   }));
+  unfinished.Finish();
   earlier.RemoveOthers(paths);
   return paths;
 }

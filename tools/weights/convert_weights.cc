@@ -328,6 +328,13 @@ void EarlierShards::RemoveOthers(const std::vector<std::string>& files) const {
   }
 }
 
+UnfinishedExport::~UnfinishedExport() {
+  for (const std::string& file : files_) {
+    std::error_code stays;
+    std::filesystem::remove(file, stays);
+  }
+}
+
 absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
                                      const WeightTypes& weights, const ExportOrder& order,
                                      const CheckPaths& check) {
@@ -343,6 +350,7 @@ absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
   Exported exported{map->name(), FilesOfExport(order.path, files.size())};
   if (check != nullptr) WEIR_RETURN_IF_ERROR(check(exported.files));
   const EarlierShards earlier(order.path);
+  UnfinishedExport unfinished;
   for (size_t f = 0; f < files.size(); ++f) {
     // Readers of public files want to know which library's tensors they are.
     WEIR_ASSIGN_OR_RETURN(
@@ -354,8 +362,10 @@ absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
       WEIR_RETURN_IF_ERROR(writer->Write(i, tensor.data()));
     }
     WEIR_RETURN_IF_ERROR(writer->Commit());
+    unfinished.Add(exported.files[f]);
   }
   if (files.size() > 1) WEIR_RETURN_IF_ERROR(WriteIndex(exported.files, files));
+  unfinished.Finish();
   earlier.RemoveOthers(exported.files);
   return exported;
 }

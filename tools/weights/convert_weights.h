@@ -59,6 +59,22 @@ class EarlierShards {
   std::vector<std::string> files_;
 };
 
+// The files of an export to several files, until its index is written. If the export ends before,
+// the destructor removes them: without an index they are no model, and nobody would look for them.
+class UnfinishedExport {
+ public:
+  UnfinishedExport() = default;
+  ~UnfinishedExport();
+  UnfinishedExport(const UnfinishedExport&) = delete;
+  UnfinishedExport& operator=(const UnfinishedExport&) = delete;
+  // Call once the file is in its place.
+  void Add(const std::string& file) { files_.push_back(file); }
+  void Finish() { files_.clear(); }
+
+ private:
+  std::vector<std::string> files_;
+};
+
 // Writes the weights in `from`, which has the names of the job, as public tensors. Each file
 // appears as a whole, the index last. `check` gets the paths before anything is written, and its
 // error ends the work. kInvalidArgument: no map has a rule for each weight (W0071); the shape of a
