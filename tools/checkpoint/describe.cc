@@ -164,6 +164,8 @@ absl::StatusOr<std::string> ListText(const std::string& directory) {
                     ", which is not there\n");
   }
   absl::StrAppend(&problems, ListLeftovers(directory, &table));
+  absl::StrAppend(&problems, "looked at: indexes and sizes of files; `weir checkpoint verify ",
+                  directory, " --all-steps` also reads the values\n");
   return table.Text() + problems;
 }
 

@@ -12,7 +12,8 @@
 namespace weir::checkpoint {
 
 // Returns a row for each checkpoint of the folder, and what is wrong with those that cannot be
-// opened. kNotFound (W0711): the folder has none.
+// opened, or whose files lack or have another size. Values are not read, and the text says so.
+// kNotFound (W0711): the folder has none.
 absl::StatusOr<std::string> ListText(const std::string& directory);
 
 // Returns the facts of a checkpoint and a row for each tensor, at most `rows_max`; 0: all.
