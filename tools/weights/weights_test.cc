@@ -375,6 +375,12 @@ TEST(ConvertWeightsTest, ManyBytesGoToSeveralFilesWithAnIndex) {
   EXPECT_THAT(ErrorText(WritePublic(*mine, types, order, refuse).status()),
               HasSubstr("model.safetensors.index.json"));
   EXPECT_TRUE(std::filesystem::is_empty(TemporaryPath("many")));
+  // The last file cannot be written, and the others go away.
+  const std::string last = TemporaryPath("many/model-00003-of-00003.safetensors");
+  std::filesystem::create_directory(last);
+  EXPECT_THAT(ErrorText(WritePublic(*mine, types, order).status()), HasSubstr("W0046"));
+  std::filesystem::remove(last);
+  EXPECT_TRUE(std::filesystem::is_empty(TemporaryPath("many")));
   const auto exported = WritePublic(*mine, types, order);
   ASSERT_EQ(exported.status(), absl::OkStatus());
   EXPECT_THAT(exported->files, ElementsAre(TemporaryPath("many/model-00001-of-00003.safetensors"),
