@@ -158,7 +158,12 @@ bool IsCheckpointFolder(const std::string& path) {
 
 absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory, FileSystem* files) {
   const std::string path = Join(directory, kLatestFile);
-  if (!IsFile(files, path)) return std::nullopt;
+  const FileSystem::Kind kind = files->KindOf(path);
+  if (kind == FileSystem::Kind::kNone) return std::nullopt;
+  if (kind != FileSystem::Kind::kFile) {
+    return Damaged({"W0711", path, "a file with the name of a checkpoint", "no plain file",
+                    "a committed checkpoint by its own path (`weir checkpoint ls`)"});
+  }
   WEIR_ASSIGN_OR_RETURN(const FileBytes bytes, files->Map(path, "name of a checkpoint"));
   const absl::string_view text(reinterpret_cast<const char*>(bytes.data),
                                static_cast<size_t>(bytes.size));

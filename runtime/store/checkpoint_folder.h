@@ -61,7 +61,7 @@ std::vector<std::string> FilesOfCheckpoint(const std::string& path);
 std::vector<int64_t> CommittedSteps(const std::string& directory,
                                     FileSystem* files = MachineFiles());
 // Returns the step that `latest` names; nullopt: there is no `latest`. kDataLoss (W0711): the file
-// is damaged.
+// is damaged, or is no plain file.
 absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory,
                                                   FileSystem* files = MachineFiles());
 // Replaces `latest`. Precondition: the step is committed. CannotWrite if the disk refuses.

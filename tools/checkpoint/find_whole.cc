@@ -43,6 +43,16 @@ std::string PassedOver(const std::string& folder, const absl::Status& status) {
                       " is damaged and is passed over: ", status.message());
 }
 
+// Returns an error as a part of another error, which has its own advice.
+std::string WithoutAdvice(const absl::Status& status) {
+  std::optional<Problem> problem = ProblemOf(status);
+  if (!problem.has_value()) return std::string(status.message());
+  problem->hint.clear();
+  std::string text = Format(*problem);
+  while (!text.empty() && text.back() == '.') text.pop_back();
+  return text;
+}
+
 // Returns the first of `steps`, descending, that is whole, and adds to the warnings.
 absl::StatusOr<WholeCheckpoint> NewestOf(const std::string& directory,
                                          const std::vector<int64_t>& steps,
@@ -66,7 +76,7 @@ absl::StatusOr<WholeCheckpoint> NewestOf(const std::string& directory,
   return Damaged({"W0725", directory, "a checkpoint that is whole",
                   absl::StrCat(Plural(static_cast<int64_t>(steps.size()), "checkpoint"),
                                ", none of them whole; the newest: ",
-                               CheckWhole(FolderOf(directory, newest)).message()),
+                               WithoutAdvice(CheckWhole(FolderOf(directory, newest)))),
                   "a copy of the folder, or `weir checkpoint ls`, which says what each lacks"});
 }
 

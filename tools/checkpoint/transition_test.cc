@@ -1,5 +1,7 @@
 #include "tools/checkpoint/transition.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +20,7 @@ namespace weir::checkpoint {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kStep = 12;
 
@@ -264,6 +267,9 @@ TEST_F(FindWholeTest, ALatestThatNamesNoneCostsNoCheckpoint) {
   EXPECT_EQ(FindWhole(folder_.path()).value().path, Path(24));
   std::filesystem::remove(folder_.PathFor("latest"));
   EXPECT_THAT(FindWhole(folder_.path()).value().warnings[0], HasSubstr("no `latest`"));
+  ASSERT_EQ(::mkfifo(folder_.PathFor("latest").c_str(), 0600), 0);
+  EXPECT_EQ(FindWhole(folder_.path()).value().path, Path(24));
+  EXPECT_THAT(FindWhole(folder_.path()).value().warnings[0], HasSubstr("no plain file"));
 }
 
 TEST_F(FindWholeTest, WithoutAnyThatIsWholeTheErrorTellsWhatTheNewestLacks) {
@@ -272,6 +278,9 @@ TEST_F(FindWholeTest, WithoutAnyThatIsWholeTheErrorTellsWhatTheNewestLacks) {
   EXPECT_THAT(text, HasSubstr("W0725"));
   EXPECT_THAT(text, HasSubstr("3 checkpoints, none of them whole"));
   EXPECT_THAT(text, HasSubstr("rank-00000.safetensors"));
+  // One sentence, and one advice.
+  EXPECT_THAT(text, Not(HasSubstr("..")));
+  EXPECT_EQ(text.find("Try: "), text.rfind("Try: ")) << text;
   const TemporaryFolder empty;
   EXPECT_THAT(std::string(FindWhole(empty.path()).status().message()), HasSubstr("W0711"));
 }
