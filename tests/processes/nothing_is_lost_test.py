@@ -191,6 +191,7 @@ class NothingIsLost(weir_jobs.JobCase):
                 self.assertEqual(ended.code, DAMAGED, ended.err)
                 self.assertIn("WARNING: no checkpoint of step 10: W0046 at full/c.st", ended.err)
                 self.assertIn("WARNING: no trace: ", ended.err)
+                self.assertEqual(unwrapped(ended.err).count("no trace: "), 1, ended.err)
                 self.assertRegex(unwrapped(ended.err),
                                  r"weir: W0046 at full/c\.st: .*No space left on device.*Try: make room")
                 self.assertTrue(self.place.bytes_of("w.st") == self.place.bytes_of("reference.st"))

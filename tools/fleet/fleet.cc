@@ -566,7 +566,7 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
       clock_offset_ns[worker] = health[worker].clock_offset_ns;
   }
   at_end_ = [&] {
-    if (failed && !trace_written_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
+    if (failed && !trace_complete_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
     RemoveShipped(on_hosts_);
   };
   ending_.store(true);

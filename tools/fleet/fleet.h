@@ -199,9 +199,10 @@ class Fleet {
   // Returns the number of control messages of other epochs that were refused.
   int64_t num_fenced() const { return coordinator()->num_fenced(); }
 
-  // Records that the trace is complete. If the job fails later, the traces that its workers leave
-  // do not replace the complete trace.
-  void NoteTraceWritten() { trace_written_ = true; }
+  // Records that the caller has the complete trace and writes it. If the job fails later, the
+  // traces that its workers leave do not replace the complete trace, and a disk that refuses the
+  // trace is not tried, and reported, a second time.
+  void NoteTraceComplete() { trace_complete_ = true; }
 
   // Ends all workers, in good order if `status`, the outcome of the work with them, is ok. If a
   // process failed, rather than a command, the report names the process and the failure and stands
@@ -322,7 +323,7 @@ class Fleet {
   std::string log_directory_;
   hosts::StarterAddress starter_address_{"127.0.0.1", {}, {}};
   IdVector<HostId, HostId> machine_of_;  // the first host that shares the cores of each
-  bool trace_written_ = false;
+  bool trace_complete_ = false;
   console::ConsoleLines worker_lines_;  // written to by supervisor_
 
   std::unique_ptr<launch::Supervisor> supervisor_;  // made and used by watcher_, but for Wake

@@ -328,9 +328,8 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
   // trace.
   std::string joined;
   for (const proto::WorkerAnswer& answer : answers) joined += answer.trace();
-  WEIR_RETURN_IF_ERROR(train::WriteTraceFile(path, joined));
-  fleet_->NoteTraceWritten();
-  return absl::OkStatus();
+  fleet_->NoteTraceComplete();
+  return train::WriteTraceFile(path, joined);
 }
 
 }  // namespace weir::fleet
