@@ -1,7 +1,4 @@
 // weir import: makes a job of a model in a file of another program.
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/numbers.h"
@@ -9,7 +6,7 @@
 #include "proto/onnx.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
-#include "runtime/store/pending_file.h"
+#include "runtime/store/whole_file.h"
 #include "tools/adapters/add_adapters.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
@@ -47,19 +44,6 @@ absl::Status ReadDims(const std::vector<std::string>& texts, std::map<std::strin
                        absl::StrCat("--dim ", given->first, "=", given->second)});
     }
   }
-  return absl::OkStatus();
-}
-
-absl::Status WriteText(const std::string& path, const std::string& text) {
-  store::PendingFile file;
-  if (const int error = file.Create(path)) return store::CannotWrite(path, "job", error);
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t count = write(file.descriptor(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return store::CannotWrite(path, "job", errno);
-    done += static_cast<size_t>(count);
-  }
-  if (const int error = file.Publish()) return store::CannotWrite(path, "job", error);
   return absl::OkStatus();
 }
 
@@ -108,7 +92,7 @@ absl::Status Import(ImportArguments arguments, CliContext* context) {
   const std::string title =
       absl::StrCat("Made of ", fs::path(arguments.model).filename().string(),
                    " by `weir import`. Weights: ", fs::path(weights).filename().string(), ".");
-  WEIR_RETURN_IF_ERROR(WriteText(arguments.job, job::JobText(imported->job, title)));
+  WEIR_RETURN_IF_ERROR(store::WriteWholeText(arguments.job, job::JobText(imported->job, title)));
   int nodes = 0;
   for (const proto::Function& function : imported->job.graph().function())
     nodes += function.node_size();
