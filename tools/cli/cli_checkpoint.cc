@@ -87,16 +87,21 @@ absl::Status Verify(const CheckpointArguments& arguments, CliContext* context) {
   if (!arguments.all_steps) return VerifyOne(arguments.path, arguments, context);
   const std::vector<int64_t> steps = store::CommittedSteps(arguments.path);
   if (steps.empty()) return checkpoint::ListText(arguments.path).status();
-  absl::Status first;
+  // All rows go to one stream, so that a reader sees them in their order.
+  size_t num_sound = 0;
   for (const int64_t step : steps) {
     const std::string path =
         (std::filesystem::path(arguments.path) / store::StepFolderName(step)).string();
     const absl::Status status = VerifyOne(path, arguments, context);
-    if (status.ok()) continue;
-    if (!first.ok()) *context->err << "weir: " << status.message() << "\n";
-    if (first.ok()) first = status;
+    if (status.ok()) {
+      ++num_sound;
+      continue;
+    }
+    *context->out << path << ": damaged: " << status.message() << "\n";
+    if (context->exit_code == 0) context->exit_code = ExitCode(status);
   }
-  return first;
+  *context->out << num_sound << " sound, " << steps.size() - num_sound << " damaged\n";
+  return absl::OkStatus();
 }
 
 absl::Status Compare(const CheckpointArguments& arguments, CliContext* context) {
@@ -222,7 +227,8 @@ void AddReaders(CLI::App* app, CliContext* context) {
                  "  weir checkpoint verify run --all-steps",
                  [=] { return Verify(*verify, context); });
   AddPath(verb, "PATH", &verify->path, kAnyCheckpoint);
-  verb->add_flag("--all-steps", verify->all_steps, "Every checkpoint of the folder");
+  verb->add_flag("--all-steps", verify->all_steps,
+                 "Every checkpoint of the folder, and how many are sound");
   verb->add_flag("--here", verify->only_here,
                  "Only the files on this host, where hosts share no disk");
 

@@ -18,6 +18,7 @@ namespace weir::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -694,6 +695,15 @@ TEST(CliTest, CheckpointsAreImportedListedCheckedAndConverted) {
   EXPECT_EQ(damaged.code, 66);
   EXPECT_THAT(damaged.err, AllOf(HasSubstr("W0713"), HasSubstr("tensor ")));
   EXPECT_EQ(Weir({"train", job, "--init", run}).code, 66);
+  std::filesystem::copy(run + "/step-000000003", run + "/step-000000004");
+  ASSERT_EQ(Weir({"checkpoint", "import", file, "-o", run, "--overwrite"}).code, 0);
+  const Outcome all = Weir({"checkpoint", "verify", run, "--all-steps"});
+  EXPECT_EQ(all.code, 66);
+  EXPECT_EQ(all.err, "");
+  EXPECT_THAT(all.out,
+              AllOf(HasSubstr("step-000000003: sound: "), HasSubstr("step-000000004: damaged: W07"),
+                    EndsWith("1 sound, 1 damaged\n")));
+  EXPECT_EQ(std::count(all.out.begin(), all.out.end(), '\n'), 3);
 }
 
 std::string NpyFile(const std::string& name, const std::string& descr, const std::string& shape,
