@@ -99,7 +99,12 @@ absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory) {
   const absl::StatusOr<std::optional<int64_t>> latest = store::ReadLatest(directory);
   const std::vector<int64_t> steps =
       store::StepsToResume(committed, latest.ok() ? *latest : std::nullopt);
-  if (!latest.ok()) return NewestOf(directory, steps, {std::string(latest.status().message())});
+  // The error advises to name a checkpoint, which may be one that is damaged.
+  if (!latest.ok()) {
+    return NewestOf(directory, steps,
+                    {absl::StrCat(WithoutAdvice(latest.status()),
+                                  "; the newest checkpoint that is whole counts")});
+  }
   if (!latest->has_value()) {
     return NewestOf(directory, steps,
                     {absl::StrCat(directory, " has no `latest`; its newest checkpoint counts")});

@@ -269,7 +269,8 @@ TEST_F(FindWholeTest, ALatestThatNamesNoneCostsNoCheckpoint) {
   EXPECT_THAT(FindWhole(folder_.path()).value().warnings[0], HasSubstr("no `latest`"));
   ASSERT_EQ(::mkfifo(folder_.PathFor("latest").c_str(), 0600), 0);
   EXPECT_EQ(FindWhole(folder_.path()).value().path, Path(24));
-  EXPECT_THAT(FindWhole(folder_.path()).value().warnings[0], HasSubstr("no plain file"));
+  EXPECT_THAT(FindWhole(folder_.path()).value().warnings[0],
+              HasSubstr("no plain file; the newest checkpoint that is whole counts"));
 }
 
 TEST_F(FindWholeTest, WithoutAnyThatIsWholeTheErrorTellsWhatTheNewestLacks) {
