@@ -17,6 +17,7 @@ from tests.processes import weir_jobs
 
 INTERRUPTED = 130
 NOT_FINITE = 3
+REJECTED = 65
 DAMAGED = 66
 MANY_STEPS = "1000000"
 SOON_S = 60  # on a machine with many other things to do
@@ -247,6 +248,26 @@ class NothingIsLost(weir_jobs.JobCase):
         job.wait_for_text(" written to there/c.st again")
         job.starter.send_signal(signal.SIGTERM)
         self.assertEqual(job.wait().code, INTERRUPTED)
+
+    def test_a_run_whose_folder_of_checkpoints_is_renamed_keeps_others_out_of_the_new_one(self):
+        self.write_job("--steps", MANY_STEPS)
+        for name, spread in SPREADS.items():
+            with self.subTest(spread=name):
+                job = self.place.start(*spread, "--checkpoint", "run/", "--checkpoint-every", "20", "--keep", "1")
+                job.wait_for_text(" written to run/step-")
+                os.rename(self.place.path("run"), self.place.path("moved"))
+                job.wait_for_text("WARNING: somebody has renamed or removed run, ")
+                weir_jobs.until("a checkpoint in the new folder",
+                                lambda: os.path.exists(self.place.path("run/latest")))
+                second = self.place.start(*spread, "--checkpoint", "run/").wait()
+                self.assertEqual(second.code, REJECTED, second.err)
+                self.assertIn("W0741", second.err)
+                self.assertTrue(os.path.exists(self.place.path("moved/latest")))
+                job.starter.send_signal(signal.SIGTERM)
+                self.assertEqual(job.wait().code, INTERRUPTED)
+                shutil.rmtree(self.place.path("run"))
+                shutil.rmtree(self.place.path("moved"))
+                self.expect_nothing_left()
 
     def test_modes_links_and_the_umask_are_respected(self):
         self.write_job("--steps", "2")
