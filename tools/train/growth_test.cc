@@ -1,4 +1,5 @@
 // Tests when a run lets its mesh grow, and what becomes of its steps.
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <numeric>
@@ -36,8 +37,8 @@ struct Asked {
 // Keeps its ranks, whatever the mesh is.
 class GrowingRunner final : public ForwardingRunner {
  public:
-  GrowingRunner(std::unique_ptr<JobRunner> runner, Asked* asked)
-      : ForwardingRunner(std::move(runner)), asked_(*asked) {}
+  GrowingRunner(std::unique_ptr<JobRunner> runner, int64_t first_step, Asked* asked)
+      : ForwardingRunner(std::move(runner)), asked_(*asked), steps_(first_step) {}
   int64_t StepsToNextCopy() const override { return 2; }  // so that bursts are short
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     steps_ += steps;
@@ -54,8 +55,19 @@ class GrowingRunner final : public ForwardingRunner {
 
  private:
   Asked& asked_;
-  int64_t steps_ = 0;
+  int64_t steps_;
 };
+
+proto::Job SmallJob(int64_t steps) {
+  zoo::TransformerOptions small;
+  small.layers = 2;
+  small.hidden = 16;
+  small.heads = 2;
+  small.sequence = 8;
+  small.training.batch = 8;
+  small.training.steps = steps;
+  return zoo::GptJob(small).value();
+}
 
 class GrowthTest : public ::testing::Test {
  protected:
@@ -68,7 +80,7 @@ class GrowthTest : public ::testing::Test {
                const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
       absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
       if (!runner.ok()) return runner.status();
-      return std::make_unique<GrowingRunner>(*std::move(runner), &asked_);
+      return std::make_unique<GrowingRunner>(*std::move(runner), options.first_step, &asked_);
     };
     options_.may_grow = [this] { return ++turns_ == 3; };
     options_.larger_job = [this] {
@@ -86,18 +98,10 @@ class GrowthTest : public ::testing::Test {
   }
 
   void Run(int64_t update_every = 1) {
-    zoo::TransformerOptions small;
-    small.layers = 2;
-    small.hidden = 16;
-    small.heads = 2;
-    small.sequence = 8;
-    small.training.batch = 8;
-    small.training.steps = kSteps;
-    absl::StatusOr<proto::Job> job = zoo::GptJob(small);
-    ASSERT_TRUE(job.ok()) << job.status();
-    if (update_every > 1) job->mutable_training()->set_update_every(update_every);
-    larger_ = *job;
-    const absl::StatusOr<TrainResult> result = Train(*job, options_);
+    proto::Job job = SmallJob(kSteps);
+    if (update_every > 1) job.mutable_training()->set_update_every(update_every);
+    larger_ = job;
+    const absl::StatusOr<TrainResult> result = Train(job, options_);
     ASSERT_TRUE(result.ok()) << result.status() << "\n" << log_.str();
     EXPECT_EQ(result->steps_done, kSteps);
     std::vector<int64_t> steps;
@@ -176,6 +180,26 @@ TEST_F(GrowthTest, ALossWhileStatesAreMadeToLastIsALossAsAnyOther) {
   EXPECT_THAT(asked_.meshes, ElementsAre(Mesh::kStays));
   EXPECT_EQ(num_begun_, 0);
   EXPECT_EQ(num_losses_, 1);
+}
+
+// --keep removes old checkpoints, also the one that the run has resumed.
+TEST_F(GrowthTest, AMeshChangesThoughTheCheckpointThatTheRunResumedIsGone) {
+  const std::string checkpoint = folder_.PathFor("resumed");
+  TrainOptions earlier;
+  earlier.console = &console_;
+  earlier.threads_per_device = 1;
+  earlier.metrics = options_.metrics;
+  earlier.checkpoint = checkpoint;
+  ASSERT_TRUE(Train(SmallJob(4), earlier).ok()) << log_.str();
+  options_.resume = checkpoint;
+  options_.may_grow = [this, checkpoint] {
+    std::filesystem::remove(checkpoint);
+    return ++turns_ == 3;
+  };
+  Run();
+  EXPECT_FALSE(std::filesystem::exists(checkpoint));
+  EXPECT_THAT(asked_.meshes, ElementsAre(Mesh::kGrows));
+  EXPECT_EQ(rows_of_growths_.size(), 1u);
 }
 
 }  // namespace

@@ -279,8 +279,10 @@ class Preparation {
     }
     WEIR_RETURN_IF_ERROR(CheckPlans());
     if (prepared_.dataset != nullptr) WEIR_RETURN_IF_ERROR(CheckData());
-    WEIR_RETURN_IF_ERROR(CheckOutputPaths(job_, options_));
-    WEIR_RETURN_IF_ERROR(CheckOutputs(options_));
+    if (scope_.files == PrepareScope::Files::kCheck) {
+      WEIR_RETURN_IF_ERROR(CheckOutputPaths(job_, options_));
+      WEIR_RETURN_IF_ERROR(CheckOutputs(options_));
+    }
     WEIR_RETURN_IF_ERROR(CheckSteps(job_, options_));
     return std::move(prepared_);
   }
@@ -320,6 +322,7 @@ class Preparation {
     NoteCopies(CheckpointCopyBytes(of.plans), of.need.all_bytes);
     if (std::string warning = BuddyWarning(plan, of, BudgetFor(job_, machine())); !warning.empty())
       prepared_.warnings.push_back(std::move(warning));
+    if (scope_.files == PrepareScope::Files::kLeave) return absl::OkStatus();
     return CheckInputs(StatesOfPlans(of.plans));
   }
 

@@ -21,11 +21,15 @@
 
 namespace weir::train {
 
-// The parts that `weir check` may leave out. `weir train` leaves nothing out.
+// The parts that `weir check` may leave out. `weir train` leaves nothing out at its start.
 struct PrepareScope {
   enum class Data : uint8_t { kOpen, kLeave } data = Data::kOpen;
   // kThis: checks memory, devices and threads of this machine.
   enum class Machine : uint8_t { kThis, kAny } machine = Machine::kThis;
+  // kLeave: a run that goes on changes its mesh. Its states come from its ranks, or from a
+  // checkpoint of its own, and the checkpoint that it resumed may be gone by then (--keep). Without
+  // it first_step and sample_offset stay 0.
+  enum class Files : uint8_t { kCheck, kLeave } files = Files::kCheck;
 };
 
 struct PreparedTraining {

@@ -235,7 +235,9 @@ class Trainer {
     RecoveryOrder order = {saved >= 0 ? saved : started_at_, mesh, changed};
     PreparedTraining prepared;
     if (changed != nullptr) {
-      WEIR_ASSIGN_OR_RETURN(prepared, PrepareTraining(*changed, options_, {}));
+      PrepareScope scope;
+      scope.files = PrepareScope::Files::kLeave;
+      WEIR_ASSIGN_OR_RETURN(prepared, PrepareTraining(*changed, options_, scope));
       order.prepared = &prepared;
     }
     WEIR_ASSIGN_OR_RETURN(Recovery recovery, runner_->Recover(order));
