@@ -122,5 +122,40 @@ class Restart(weir_jobs.FailureCase):
                 self.place.run(verb, "job.textproto", *self.FLAGS)
 
 
+class EndOfTheWork(weir_jobs.JobCase):
+    """A process is killed after the last step. Nothing is left to do, and there is nothing to save."""
+
+    def kill_after_the_last_step(self, on_failure):
+        # The pipe is full, so the starter waits before it writes the row of the last step.
+        name = f"metrics-{on_failure}"
+        os.mkfifo(self.place.path(name))
+        pipe = os.open(self.place.path(name), os.O_RDWR | os.O_NONBLOCK)
+        self.addCleanup(os.close, pipe)
+        try:
+            while True:
+                os.write(pipe, b" " * 4096)
+        except BlockingIOError:
+            pass
+        job = self.place.start("--mesh", "dp=2", "--processes", "2", "--metrics", name, "--on-failure", on_failure)
+        job.wait_for_text("step 1/1 ")
+        killed = job.wait_for_workers(2)["1"]
+        os.kill(killed, signal.SIGKILL)
+        weir_jobs.until("the end of the worker", lambda: not census.is_running(killed))
+        os.read(pipe, 1 << 20)
+        return job.wait()
+
+    def test_a_process_that_ends_after_the_work_costs_nothing(self):
+        self.write_job("--steps", "1")
+        for on_failure in ("stop", "restart", "elastic"):
+            with self.subTest(on_failure=on_failure):
+                ended = self.kill_after_the_last_step(on_failure)
+                self.assertEqual(ended.code, 0, ended.err)
+                self.assertTrue(ended.out.startswith("1 steps, loss "), ended.out)
+                self.assertIn("A process failed after ", ended.err)
+                self.assertIn("first failure: rank 1 (pid ", ended.err)
+                self.assertIn("nothing is lost, and the job does not start again", ended.err)
+                self.assertNotIn("restart 1", ended.err)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -47,6 +47,10 @@
 namespace weir::cli {
 namespace {
 
+constexpr char kEndedAfterTheWork[] =
+    "WARNING: that came after the last step, when every file was written: nothing is lost, and the "
+    "job does not start again";
+
 // Settles the rules, lays the axes of the mesh over hosts, and says what the job does not say
 // itself.
 absl::Status LayOutAndSay(const TrainArguments& arguments, const sim::JobCosts& costs,
@@ -538,6 +542,11 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     }
     launch::FailureReport report;
     trained = TrainOnce(job, options, run, &report, context);
+    // Every step is done and every file is written, whatever ends after that.
+    if (trained.ok()) {
+      if (!report.text.empty()) Tell(kEndedAfterTheWork, run);
+      break;
+    }
     if (report.text.empty() && failures.is_recovering && !trained.ok()) {
       report = failures.last;
       console->Say(absl::StrCat("WARNING: the other processes could not go on: ",

@@ -578,6 +578,7 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
   }
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;
+  if (status.ok()) job.ends = launch::FailedJob::Ends::kProcess;
   {
     MutexLock lock(&mutex_);
     job.events = failures_;  // with those that the watching thread saw at the end

@@ -206,9 +206,10 @@ class Fleet {
 
   // Ends all workers, in good order if `status`, the outcome of the work with them, is ok. If a
   // process failed, rather than a command, the report names the process and the failure and stands
-  // for `status`; otherwise the report is empty. If the job failed, the recordings of the workers,
-  // also of those that were killed, become the trace, and the failures are marked in it. Does not
-  // wait for a process that the system holds.
+  // for `status`; otherwise the report is empty. If `status` is ok, the job has done its work, and
+  // a process failed after that. If the job failed, the recordings of the workers, also of those
+  // that were killed, become the trace, and the failures are marked in it. Does not wait for a
+  // process that the system holds.
   launch::FailureReport Finish(const absl::Status& status);
   // Call after Finish, when its report has been shown. Waits at most remaining_limit_ms for
   // processes that were killed and that their hosts still show, and names on the console those that

@@ -28,6 +28,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // Returns the processes of workers that this process has started, by the labels of their ranks.
 std::vector<pid_t> WorkersWith(const std::vector<std::string>& labels) {
@@ -149,6 +150,15 @@ TEST_F(FleetTest, AProcessThatEndsIsTheFirstFailureAndTheOthersFollow) {
   EXPECT_EQ(report.exit_code, 3);
   EXPECT_THAT(report.text, AllOf(HasSubstr("ranks 2-3"), HasSubstr("code 3")));
   EXPECT_THAT(report.text, Not(HasSubstr("ranks 0-1 (")));
+}
+
+TEST_F(FleetTest, AProcessThatEndsAfterTheWorkIsNoFailureOfTheJob) {
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  EXPECT_FALSE(CallWith(Script::kExits).ok());
+  fleet_->ReportLoss();  // waits until the end of the process is known
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text,
+              AllOf(StartsWith("A process failed after "), HasSubstr("ranks 2-3")));
 }
 
 TEST_F(FleetTest, AProcessThatIsKilledGivesTheJobTheCodeOfTheSignal) {
