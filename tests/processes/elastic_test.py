@@ -169,6 +169,22 @@ class Elastic(weir_jobs.FailureCase):
             self.assertLess(abs(row["loss"] - good), 1e-5 * max(1, abs(good)), row)
         self.assertEqual(self.place.processes(), [])
 
+    def test_a_job_whose_other_processes_cannot_go_on_says_why(self):
+        self.place.write_text()
+        self.write_job("--steps", "1000000", "--min-lr", "0.003", "--vocab", "128", "--data", "text.txt")
+        job = self.start("--max-restarts", "0", "--min-devices", "2", "--checkpoint", "checkpoints/",
+                         "--checkpoint-every", "20")
+        job.wait_for_text("checkpoint of step 20 written")
+        # The plan of the smaller mesh is made from the data, and the workers read on what they have opened.
+        os.rename(self.place.path("text.txt"), self.place.path("moved.txt"))
+        kill(job, "3")
+        ended = job.wait()
+        self.assertEqual(ended.code, KILLED, ended.err)
+        self.assertRegex(ended.err, r"WARNING: the other processes could not go on: .*text\.txt")
+        self.assertIn("the job does not start again: the job failed 1 time within 3600 s", ended.err)
+        self.assertRegex(ended.err.splitlines()[-1], r"^to go on from the last checkpoint: weir train job\.textproto "
+                                                     r"--mesh dp=2,tp=2 .* --resume checkpoints/step-\d+$")
+
     def test_a_limit_ends_the_job_with_the_code_of_the_failure(self):
         job = self.start("--max-restarts", "0")
         job.wait_for_step()

@@ -8,6 +8,7 @@ WEIR_RESTARTS=200 WEIR=bazel-bin/tools/weir python3 -m tests.processes.restart_t
 import os
 import random
 import re
+import shlex
 import signal
 import statistics
 import time
@@ -115,6 +116,17 @@ class Restart(weir_jobs.FailureCase):
         self.assertEqual(ended.code, KILLED, ended.err)
         self.assertIn("the job does not start again: the job failed 1 time within 3600 s, and --max-restarts is 0",
                       ended.err)
+
+    def test_a_job_that_ends_for_good_names_the_command_that_takes_it_up_again(self):
+        job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "5", "--max-restarts", "0")
+        self.kill_when(job, "checkpoint of step 5 written")
+        ended = job.wait()
+        self.assertEqual(ended.code, KILLED, ended.err)
+        words = shlex.split(ended.err.splitlines()[-1].removeprefix("to go on from the last checkpoint: "))
+        self.assertEqual(words[:3], ["weir", "train", "job.textproto"], ended.err)
+        self.assertEqual(words[-2], "--resume", ended.err)
+        self.assertRegex(words[-1], r"^checkpoints/step-\d+$")
+        self.expect_results_of_no_failure(self.place.start(*words[3:]).wait())
 
     def test_what_cannot_start_again_is_refused_first(self):
         for verb in ("check", "train"):

@@ -332,6 +332,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
            CliSandbox sandbox) {
   CliContext context;
   context.sandbox = sandbox;
+  context.arguments = args;
   console::PrintableStream printable_out(&out), printable_err(&err);
   context.out = &printable_out;
   context.err = &printable_err;

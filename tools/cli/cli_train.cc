@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,7 @@
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/dry_run.h"
 #include "tools/cli/job_weights.h"
+#include "tools/cli/run_outlook.h"
 #include "tools/cli/run_viewer.h"
 #include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
@@ -192,8 +195,9 @@ std::string WhoReplaces(const fleet::Fleet::Replacement& replacement, const Shri
     return absl::StrCat(replacement.lost, replacement.num_lost == 1 ? " does" : " do",
                         " not come back (", why, "), and the others go on with ", *smaller);
   }
-  if (is_refused) return "";
-  const absl::Status& why = replacement.status.ok() ? smaller.status() : replacement.status;
+  if (is_refused && smaller.ok()) return "";
+  const bool have_places = is_refused || replacement.status.ok();
+  const absl::Status& why = have_places ? smaller.status() : replacement.status;
   Tell(absl::StrCat("WARNING: the other processes cannot live on: ",
                     why.ok() ? "the job cannot become smaller" : why.message()),
        run);
@@ -242,6 +246,22 @@ bool GoesOn(int64_t steps_done, const ShrinkJob& shrink, Failures* failures, Ong
   Tell(line, run);
   run->live->BeginRecovery(absl::StrJoin(failures->lost, " and "));
   return true;
+}
+
+// Says why a run has ended with this error, if the report of the processes that failed does not say
+// so: the others did not go on, or something else failed as well. Without a report of its own the
+// end follows from the last failure.
+void SayWhyItEnded(const absl::Status& status, const Failures& failures,
+                   launch::FailureReport* report, OngoingRun* run) {
+  const bool is_recovering = failures.is_recovering;
+  if (report->text.empty() && !is_recovering) return;  // the status is what people see
+  const bool is_of_last = report->text.empty() || report->time_ns == failures.last.time_ns;
+  if (report->text.empty()) *report = failures.last;
+  if (is_recovering && is_of_last) {
+    Tell(absl::StrCat("WARNING: the other processes could not go on: ", status.message()), run);
+  } else if (!train::RanksAreGone(status)) {
+    Tell(absl::StrCat("WARNING: the run has also met this error: ", status.message()), run);
+  }
 }
 
 // Says how the job goes on once a step is done again. Returns the seconds since the failure.
@@ -319,6 +339,17 @@ bool IsReplaced(RankId rank, Failures* failures, OngoingRun* run) {
   }
   failures->is_replacing = true;
   return true;
+}
+
+// Names the command that takes up a run that has ended for good, if there is a checkpoint.
+void SayHowToGoOn(const CliContext& context, const train::RunStanding& standing,
+                  const train::TrainOptions& options, OngoingRun* run) {
+  const std::string& last = standing.checkpoint.empty() ? options.resume : standing.checkpoint;
+  std::error_code error;
+  if (last.empty() || !std::filesystem::exists(last, error)) return;
+  Tell(
+      absl::StrCat("to go on from the last checkpoint: ", CommandToResume(context.arguments, last)),
+      run);
 }
 
 // Decides after a failure of a process whether all processes start again, and says so. If they do,
@@ -547,11 +578,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       if (!report.text.empty()) Tell(kEndedAfterTheWork, run);
       break;
     }
-    if (report.text.empty() && failures.is_recovering && !trained.ok()) {
-      report = failures.last;
-      console->Say(absl::StrCat("WARNING: the other processes could not go on: ",
-                                trained.status().message()));
-    }
+    SayWhyItEnded(trained.status(), failures, &report, run);
     if (report.text.empty()) break;
     processes.lost_hosts = run->fleet->LostHosts();
     if (restarts && StartsAgain(report, standing, &failures, &options, run)) {
@@ -559,6 +586,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       if (options.processes > 0) options.processes = processes.processes;
       continue;
     }
+    SayHowToGoOn(*context, standing, options, run);
     run->failure = report.text;
     context->exit_code = failures.is_ended_by_signal ? launch::kExitInterrupted : report.exit_code;
     return absl::OkStatus();

@@ -23,6 +23,11 @@ bool GrowthPolicy::TakesTurn(int64_t time_ms) {
   return true;
 }
 
+std::optional<int64_t> GrowthPolicy::NextTurnMs() const {
+  if (!is_smaller_ || limits_.after_ms == 0 || has_given_up()) return std::nullopt;
+  return since_ms_ + wait_ms_;
+}
+
 void GrowthPolicy::NoteBegun(int64_t time_ms) {
   is_smaller_ = false;
   has_begun_ = true;

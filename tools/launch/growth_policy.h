@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace weir::launch {
 
@@ -33,6 +34,8 @@ class GrowthPolicy {
 
   // Returns whether the mesh stays small, because its places were lost again too often.
   bool has_given_up() const { return lost_again_ > limits_.lost_again_max; }
+  // Returns when an attempt is due; nullopt: never, as long as the mesh is as it is.
+  std::optional<int64_t> NextTurnMs() const;
   // Returns how many times in a row the places were lost again.
   int lost_again() const { return lost_again_; }
 

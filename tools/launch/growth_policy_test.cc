@@ -1,5 +1,6 @@
 #include "tools/launch/growth_policy.h"
 
+#include <optional>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -29,6 +30,17 @@ TEST(GrowthPolicyTest, TheWaitDoublesWhilePlacesAreMissing) {
   GrowthPolicy policy({.after_ms = 10, .window_ms = 1000});
   policy.NoteSmaller(5);
   EXPECT_THAT(TurnsUntil(5, 200, &policy), ElementsAre(15, 35, 75, 155));
+}
+
+TEST(GrowthPolicyTest, TheNextTurnIsKnown) {
+  GrowthPolicy policy({.after_ms = 10, .window_ms = 1000});
+  EXPECT_EQ(policy.NextTurnMs(), std::nullopt);
+  policy.NoteSmaller(5);
+  EXPECT_EQ(policy.NextTurnMs(), 15);
+  EXPECT_TRUE(policy.TakesTurn(15));
+  EXPECT_EQ(policy.NextTurnMs(), 35);
+  policy.NoteBegun(35);
+  EXPECT_EQ(policy.NextTurnMs(), std::nullopt);
 }
 
 TEST(GrowthPolicyTest, TheWaitIsNeverLongerThanTheWindow) {

@@ -46,4 +46,12 @@ bool RestartPolicy::HasRoom(int64_t time_ms) const {
   return num_recent <= limits_.restarts_max;
 }
 
+int64_t RestartPolicy::RoomAtMs(int64_t time_ms) const {
+  const size_t num_allowed = static_cast<size_t>(limits_.restarts_max);
+  if (times_ms_.size() <= num_allowed) return time_ms;
+  // The failures before this one, and itself, must leave the window.
+  const int64_t last_to_leave_ms = times_ms_[times_ms_.size() - num_allowed - 1];
+  return std::max(time_ms, last_to_leave_ms + limits_.window_ms + 1);
+}
+
 }  // namespace weir::launch

@@ -41,6 +41,9 @@ class RestartPolicy {
   // in the window before that time.
   bool HasRoom(int64_t time_ms) const;
 
+  // Returns the first time, from `time_ms` on, at which HasRoom holds if nothing fails until then.
+  int64_t RoomAtMs(int64_t time_ms) const;
+
   // Returns how many failures were noted after which the job was to start again.
   int restarts() const { return restarts_; }
   // Returns the failures within the window.

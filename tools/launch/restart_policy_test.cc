@@ -56,6 +56,8 @@ TEST(RestartPolicyTest, ALostPlaceHasRoomAgainWhenFailuresLeaveTheWindow) {
   EXPECT_THAT(policy.Note(Killed("rank 1", 2, 200)), HasSubstr("failed 2 times within 1 s"));
   EXPECT_FALSE(policy.HasRoom(1100));
   EXPECT_TRUE(policy.HasRoom(1101));
+  EXPECT_EQ(policy.RoomAtMs(1100), 1101);
+  EXPECT_EQ(policy.RoomAtMs(1200), 1200);
   EXPECT_EQ(policy.recent(), 2);
 }
 

@@ -1,0 +1,66 @@
+#include "tools/cli/run_outlook.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/unit_text.h"
+
+namespace weir::cli {
+namespace {
+
+// Returns the word as a shell reads it.
+std::string ForShell(const std::string& word) {
+  constexpr absl::string_view kPlain = "_-+=:,./@%";
+  const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != kPlain.npos;
+  });
+  return is_plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
+bool NamesStart(absl::string_view flag) { return flag == "--resume" || flag == "--init"; }
+
+}  // namespace
+
+std::string CommandToResume(const std::vector<std::string>& arguments,
+                            const std::string& checkpoint) {
+  std::vector<std::string> words = {"weir"};
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (NamesStart(word)) {
+      ++i;  // its value
+    } else if (!NamesStart(word.substr(0, word.find('=')))) {
+      words.push_back(ForShell(word));
+    }
+  }
+  words.push_back("--resume");
+  words.push_back(ForShell(checkpoint));
+  return absl::StrJoin(words, " ");
+}
+
+std::string GrowthOutlook(const launch::GrowthPolicy& growth, const launch::RestartPolicy& restarts,
+                          int64_t now_ms) {
+  if (growth.has_given_up()) {
+    return absl::StrCat(
+        "WARNING: the mesh does not grow any more: processes were lost again ", growth.lost_again(),
+        growth.lost_again() == 1 ? " time" : " times in a row",
+        " soon after they had come back (--max-restarts, --restart-window). Try: find what ends "
+        "them; then end this run (Ctrl-C) and start it with --resume, on the whole mesh");
+  }
+  const std::optional<int64_t> turn_ms = growth.NextTurnMs();
+  if (!turn_ms.has_value())
+    return "the mesh does not grow again by itself, because --grow-after is 0";
+  const int64_t room_ms = restarts.RoomAtMs(now_ms);
+  const int64_t wait_ms = std::max<int64_t>(std::max(*turn_ms, room_ms) - now_ms, 0);
+  return absl::StrCat("the mesh grows again when the lost processes can start: that is tried in ",
+                      DurationText(static_cast<double>(wait_ms) * 1e-3),
+                      room_ms > *turn_ms
+                          ? ", when fewer failures lie within --restart-window (--max-restarts)"
+                          : " (--grow-after)");
+}
+
+}  // namespace weir::cli
