@@ -161,6 +161,9 @@ class Elastic(weir_jobs.FailureCase):
                                     r"instead of dp=2, and \d+ micro-batches instead of \d+")
         self.assertRegex(ended.err, r"epoch 2 goes on without rank 3, on 2 devices \(.*\) in 2 processes, with states from the "
                                     r"memory of rank")
+        self.assertRegex(ended.err, r"micro-batches instead of \d+\nthe mesh grows again when the lost processes can "
+                                    r"start: that is tried in (59m|1h).*, when fewer failures lie within "
+                                    r"--restart-window \(--max-restarts\)\n")
         rows = self.place.metrics("metrics.jsonl")
         self.assertEqual([row["step"] for row in rows], sorted(self.good_rows))
         change = int(re.search(r"recovery 1 after step (\d+)", ended.err).group(1))

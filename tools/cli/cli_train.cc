@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
+#include "compiler/job/check_training.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/store/weight_index.h"
@@ -53,6 +54,9 @@ namespace {
 constexpr char kEndedAfterTheWork[] =
     "WARNING: that came after the last step, when every file was written: nothing is lost, and the "
     "job does not start again";
+constexpr char kStaysSmall[] =
+    "the mesh stays small from here on: to have that of the job again, end this run (Ctrl-C) and "
+    "start it with --resume";
 
 // Settles the rules, lays the axes of the mesh over hosts, and says what the job does not say
 // itself.
@@ -280,16 +284,12 @@ double SayRecovered(const train::RunRecovery& recovery, Failures* failures, Ongo
   return seconds;
 }
 
-// Notes that the mesh has become smaller, and says if that is for good.
-void NoteSmaller(Growths* growths, OngoingRun* run) {
-  const bool had_given_up = growths->policy.has_given_up();
-  growths->look_ms.reset();
-  growths->policy.NoteSmaller(run->clock.NowNs() / 1'000'000);
-  if (!growths->policy.has_given_up() || had_given_up) return;
-  Tell(absl::StrCat("WARNING: the mesh does not grow any more: processes were lost again ",
-                    growths->policy.lost_again(),
-                    growths->policy.lost_again() == 1 ? " time" : " times in a row",
-                    " soon after they had come back (--max-restarts, --restart-window)"),
+// Says when the mesh, which becomes smaller, grows again.
+void SayGrowthOutlook(const proto::Job& job, const Failures& failures, const Growths& growths,
+                      OngoingRun* run) {
+  Tell(compiler::UpdateRateOf(job.training()).delay > 0
+           ? "the mesh does not grow again by itself, because of gradient_delay"
+           : GrowthOutlook(growths.policy, failures.policy, run->clock.NowNs() / 1'000'000),
        run);
 }
 
@@ -529,13 +529,16 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
                           MakeSmaller(arguments, written, lost.ranks_left, &processes, &read, run));
     if (text.empty()) return text;
     failures.changed = read.job;
-    NoteSmaller(&growths, run);
+    growths.look_ms.reset();
+    growths.policy.NoteSmaller(run->clock.NowNs() / 1'000'000);
     if (options.processes > 0) options.processes = processes.processes;
     return text;
   };
   if (processes.recovers) {
     options.may_recover = [&](int64_t steps_done) {
-      return GoesOn(steps_done, shrink, &failures, run, context);
+      const bool goes_on = GoesOn(steps_done, shrink, &failures, run, context);
+      if (goes_on && failures.changed.has_value()) SayGrowthOutlook(job, failures, growths, run);
+      return goes_on;
     };
     options.smaller_job = [&failures]() -> const proto::Job* {
       return failures.changed.has_value() ? &*failures.changed : nullptr;
@@ -583,6 +586,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     processes.lost_hosts = run->fleet->LostHosts();
     if (restarts && StartsAgain(report, standing, &failures, &options, run)) {
       WEIR_RETURN_IF_ERROR(MakeSmallerForRestart(arguments, written, &processes, &read, run));
+      if (processes.lost == fleet::FleetOptions::Lost::kLeftOut) Tell(kStaysSmall, run);
       if (options.processes > 0) options.processes = processes.processes;
       continue;
     }
