@@ -194,8 +194,12 @@ class Fleet {
   absl::Status Spread(int num_ranks);
   // Call between two Calls, when the workers have done a step: known_ranks are those of the step.
   void NoteStepDone();
-  // Lets the workers without ranks leave the job in order.
-  void DismissIdle();
+  // Returns the workers that were lost, or came back, since the last step that is done
+  // (NoteStepDone), in all epochs that have begun since: they have left the job, or have a new
+  // process.
+  const std::set<WorkerId>& exchanged() const { return exchanged_; }
+  // Lets the workers without ranks leave the job in order, and returns them.
+  std::vector<WorkerId> DismissIdle();
   // Returns the number of control messages of other epochs that were refused.
   int64_t num_fenced() const { return coordinator()->num_fenced(); }
 
@@ -343,6 +347,7 @@ class Fleet {
   // The caller's: the workers that ReportLoss has told of, and those whose new processes have not
   // all said hello.
   std::vector<WorkerId> told_lost_, anew_;
+  std::set<WorkerId> exchanged_;                           // likewise the caller's
   std::function<void()> request_ ABSL_GUARDED_BY(mutex_);  // for watcher_; null: none
   // The workers that the coordinator lost, or that told of a failure; not yet taken.
   std::vector<launch::FailureEvent> lost_ ABSL_GUARDED_BY(mutex_);

@@ -221,6 +221,7 @@ std::string Fleet::LabelNow(WorkerId worker) const {
 }
 
 void Fleet::NoteStepDone() {
+  exchanged_.clear();
   if (known_ranks_ == ranks_of_) return;
   LetWatcherDo([&] {
     MutexLock lock(&mutex_);
@@ -253,14 +254,15 @@ absl::Status Fleet::Spread(int num_ranks) {
   return absl::OkStatus();
 }
 
-void Fleet::DismissIdle() {
+std::vector<WorkerId> Fleet::DismissIdle() {
+  std::vector<WorkerId> idle;
   LetWatcherDo([&] {
-    std::vector<WorkerId> idle;
     for (const WorkerId worker : workers_) {
       if (ranks_of_[worker].empty()) idle.push_back(worker);
     }
     Leave(idle);
   });
+  return idle;
 }
 
 absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch(Replace replace) {
@@ -268,6 +270,7 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginEpoch(Replace replace) {
   LetWatcherDo([&] { lost = WorkersToStart(); });
   if (lost.empty()) return absl::FailedPreconditionError("no process of the job is lost");
   SayAlsoLost(lost);
+  exchanged_.insert(lost.begin(), lost.end());
   if (replace == Replace::kAll) anew_ = lost;
   absl::Status started;
   LetWatcherDo([&] { started = StartAnew(lost, replace); });

@@ -55,6 +55,7 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginGrowth() {
   if (returning.empty() || !may_recover_.load())
     return absl::FailedPreconditionError("no worker of the job can come back");
   anew_ = returning;
+  exchanged_.insert(returning.begin(), returning.end());
   absl::Status started;
   LetWatcherDo([&] { started = StartReturning(returning); });
   WEIR_RETURN_IF_ERROR(started);

@@ -157,7 +157,10 @@ absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int6
   fleet_->AllowRecovery();
   WEIR_ASSIGN_OR_RETURN(const auto answers, RunAfterCopies(steps, KeepIsDue()));
   steps_done_ += steps;
-  if (steps > 0) fleet_->NoteStepDone();
+  if (steps > 0) {
+    fleet_->NoteStepDone();
+    dismissed_.clear();
+  }
   TakeWork(answers);
   std::map<int64_t, train::StepMetrics> reported = MetricsOf(answers);
   if (metrics_of_every_step_.empty() && !reported.empty()) {

@@ -95,8 +95,7 @@ class FleetRunner final : public train::JobRunner {
   WorkerId WorkerOf(RankId rank) const;
   std::string GivenText(const RecoveryPlan& plan, Transfer::Source source) const;
   std::vector<std::string> NamesOf(const std::vector<WorkerId>& workers) const;
-  std::string RecoveryText(Mesh mesh, const std::vector<WorkerId>& anew, const RecoveryPlan& plan,
-                           int64_t fenced) const;
+  std::string RecoveryText(Mesh mesh, const RecoveryPlan& plan, int64_t fenced) const;
 
   // The copies of the states, and the pace at which they are made where none go to buddies.
   struct Keeping {
@@ -121,8 +120,9 @@ class FleetRunner final : public train::JobRunner {
   StateLayout in_memory_;
   uint32_t layout_ = 0;
   IdVector<WorkerId, WorkerStanding> standings_;  // as of the last answers
-  bool is_changing_ = false;                      // a change of the mesh has begun, and not ended
-  std::set<std::string> metrics_of_every_step_;   // names; empty: no step has reported
+  std::set<WorkerId> dismissed_;  // since the last step that is done, by a smaller mesh
+  bool is_changing_ = false;      // a change of the mesh has begun, and not ended
+  std::set<std::string> metrics_of_every_step_;  // names; empty: no step has reported
   Keeping keeping_;
   BuddyCopies buddies_;
   train::RunnerFacts facts_;

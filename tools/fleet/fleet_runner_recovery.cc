@@ -214,7 +214,7 @@ absl::Status FleetRunner::EnterMesh(IdVector<RankId, std::vector<HeldState>> sha
     rests.mutable_take()->set_is_last(true);
     WEIR_RETURN_IF_ERROR(fleet_->Call(rests, Fleet::Watch::kNone).status());
   }
-  fleet_->DismissIdle();
+  for (const WorkerId worker : fleet_->DismissIdle()) dismissed_.insert(worker);
   return absl::OkStatus();
 }
 
@@ -252,14 +252,19 @@ std::vector<std::string> FleetRunner::NamesOf(const std::vector<WorkerId>& worke
   return names;
 }
 
-std::string FleetRunner::RecoveryText(Mesh mesh, const std::vector<WorkerId>& anew,
-                                      const RecoveryPlan& plan, int64_t fenced) const {
-  const std::vector<std::string> names = NamesOf(anew);
+std::string FleetRunner::RecoveryText(Mesh mesh, const RecoveryPlan& plan, int64_t fenced) const {
+  const bool shrinks = mesh == Mesh::kShrinks;
+  std::vector<WorkerId> named;
+  for (const WorkerId worker : fleet_->exchanged()) {
+    const std::vector<WorkerId>& there = fleet_->workers();
+    const bool is_there = std::find(there.begin(), there.end(), worker) != there.end();
+    if (is_there != shrinks && dismissed_.count(worker) == 0) named.push_back(worker);
+  }
   std::string text = absl::StrCat("epoch ", fleet_->epoch(),
-                                  mesh == Mesh::kShrinks ? " goes on without "
-                                  : anew.size() == 1     ? " has a new process for "
-                                                         : " has new processes for ",
-                                  absl::StrJoin(names, " and "));
+                                  shrinks             ? " goes on without "
+                                  : named.size() == 1 ? " has a new process for "
+                                                      : " has new processes for ",
+                                  absl::StrJoin(NamesOf(named), " and "));
   if (mesh != Mesh::kStays) {
     absl::StrAppend(
         &text, ", on ", facts_.num_ranks, facts_.num_ranks == 1 ? " device" : " devices",
@@ -274,6 +279,14 @@ std::string FleetRunner::RecoveryText(Mesh mesh, const std::vector<WorkerId>& an
   for (const WorkerId worker : plan.without_states) {
     absl::StrAppend(&text, "; no memory has the states of ",
                     launch::RankLabel(fleet_->known_ranks(worker)), buddies_.BuddyText(worker));
+  }
+  if (shrinks && !dismissed_.empty()) {
+    const std::vector<WorkerId> idle(dismissed_.begin(), dismissed_.end());
+    absl::StrAppend(&text, "; the ", idle.size() == 1 ? "process" : "processes", " of ",
+                    absl::StrJoin(NamesOf(idle), " and "), idle.size() == 1 ? " is" : " are",
+                    " sound and ", idle.size() == 1 ? "ends" : "end",
+                    ", because the smaller mesh has no rank for ",
+                    idle.size() == 1 ? "it" : "them");
   }
   if (fenced > 0) {
     absl::StrAppend(&text, "; ", fenced, fenced == 1 ? " message" : " messages",
@@ -326,6 +339,7 @@ absl::StatusOr<train::Recovery> FleetRunner::GoOn(const train::RecoveryOrder& or
                                                   const std::vector<WorkerId>& anew,
                                                   int64_t fenced_before) {
   const bool changes = order.mesh != Mesh::kStays;
+  if (order.mesh == Mesh::kGrows) dismissed_.clear();  // these have come back
   RecoveryPlan plan;
   train::Recovery recovery;
   if (keeping_.is_on) {
@@ -362,7 +376,7 @@ absl::StatusOr<train::Recovery> FleetRunner::GoOn(const train::RecoveryOrder& or
   } else if (recovery.has_states) {
     WEIR_RETURN_IF_ERROR(MoveStates(plan.transfers));
   }
-  recovery.text = RecoveryText(order.mesh, anew, plan, fleet_->num_fenced() - fenced_before);
+  recovery.text = RecoveryText(order.mesh, plan, fleet_->num_fenced() - fenced_before);
   steps_done_ = recovery.step;
   keeping_.is_due = true;
   if (changes) {

@@ -249,8 +249,9 @@ TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave)
   ASSERT_EQ(fleet_->Spread(4), absl::OkStatus());
   EXPECT_THAT(fleet_->ranks_of(WorkerId(2)), ::testing::ElementsAre(RankId(2), RankId(3)));
   EXPECT_EQ(CallWith(Script::kAnswers), absl::OkStatus()) << "also the idle one answers";
-  fleet_->DismissIdle();
+  EXPECT_THAT(fleet_->DismissIdle(), ::testing::ElementsAre(WorkerId(3)));
   EXPECT_THAT(fleet_->workers(), ::testing::ElementsAre(WorkerId(0), WorkerId(2)));
+  EXPECT_THAT(fleet_->exchanged(), ::testing::ElementsAre(WorkerId(1))) << "worker 3 is sound";
   const auto answers = fleet_->Call(CommandFor(Script::kAnswers), Fleet::Watch::kNone);
   ASSERT_TRUE(answers.ok()) << answers.status();
   EXPECT_EQ((*answers)[WorkerId(2)].plan_id(), "worker 2");
@@ -282,7 +283,10 @@ TEST_F(FleetTest, UntilAStepIsDoneOnTheNewMeshALossIsToldByTheRanksOfTheOld) {
   ASSERT_EQ(fleet_->Spread(2), absl::OkStatus());
   fleet_->DismissIdle();
   EXPECT_THAT(fleet_->known_ranks(WorkerId(1)), ::testing::ElementsAre(RankId(2), RankId(3)));
+  EXPECT_THAT(fleet_->exchanged(), ::testing::ElementsAre(WorkerId(0), WorkerId(3)))
+      << "both are lost since the last step, though in two epochs";
   fleet_->NoteStepDone();
+  EXPECT_THAT(fleet_->exchanged(), IsEmpty());
   EXPECT_THAT(fleet_->known_ranks(WorkerId(1)), ::testing::ElementsAre(RankId(0), RankId(1)));
   EXPECT_THAT(kill(WorkerId(1)).everyone, ::testing::ElementsAre("ranks 0-1"));
 }
