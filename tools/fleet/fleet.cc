@@ -583,6 +583,7 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
     MutexLock lock(&mutex_);
     job.events = failures_;  // with those that the watching thread saw at the end
   }
+  NameLogs(&job.events);
   job.remaining = Remaining();
   TellWaits(&job.events);
   return launch::ReportFailure(job);

@@ -243,6 +243,8 @@ class Fleet {
   HostId HostIdOf(WorkerId worker) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns whether another process of this machine is ending, and its end is not known yet.
   bool AnotherIsEnding() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Names the logs, which have the ranks of the start of the job in their names.
+  void NameLogs(std::vector<launch::FailureEvent>* events) const;
   // Says which of these workers ReportLoss has not told of.
   void SayAlsoLost(const std::vector<WorkerId>& lost);
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is

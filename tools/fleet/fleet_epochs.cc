@@ -13,6 +13,7 @@
 #include "tools/fleet/fleet.h"
 #include "tools/fleet/losses.h"
 #include "tools/fleet/mesh_change.h"
+#include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
 #include "tools/launch/process_state.h"
 
@@ -119,10 +120,19 @@ launch::FailureReport Fleet::ReportLoss() {
     coordinator()->Abort(absl::UnavailableError("the job failed, and no process was lost"));
     return {};
   }
+  NameLogs(&job.events);
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;
   job.ends = launch::FailedJob::Ends::kProcess;
   return launch::ReportFailure(job);
+}
+
+void Fleet::NameLogs(std::vector<launch::FailureEvent>* events) const {
+  const auto at_start = SpreadOver(AllOf(ranks_of_), room_of_, num_ranks_at_start());
+  for (launch::FailureEvent& event : *events) {
+    if (event.worker.has_value() && at_start.has_value())
+      event.log = launch::LogFileName(launch::RankLabel((*at_start)[event.worker]));
+  }
 }
 
 void Fleet::LetWatcherDo(std::function<void()> act) {

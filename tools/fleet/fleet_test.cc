@@ -288,7 +288,9 @@ TEST_F(FleetTest, UntilAStepIsDoneOnTheNewMeshALossIsToldByTheRanksOfTheOld) {
   fleet_->NoteStepDone();
   EXPECT_THAT(fleet_->exchanged(), IsEmpty());
   EXPECT_THAT(fleet_->known_ranks(WorkerId(1)), ::testing::ElementsAre(RankId(0), RankId(1)));
-  EXPECT_THAT(kill(WorkerId(1)).everyone, ::testing::ElementsAre("ranks 0-1"));
+  const launch::FailureReport renamed = kill(WorkerId(1));
+  EXPECT_THAT(renamed.everyone, ::testing::ElementsAre("ranks 0-1"));
+  EXPECT_THAT(renamed.text, HasSubstr("; its own: ranks-2-3.log\n")) << "since its start";
 }
 
 TEST_F(FleetTest, AProcessThatIsGivenUpBecauseItIsSlowIsALossWithTheEvidence) {

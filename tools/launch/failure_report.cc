@@ -354,8 +354,10 @@ FailureReport ReportFailure(const FailedJob& job) {
     report.text += FollowingText(count, *first);
   if (!job.log_directory.empty()) {
     absl::StrAppend(&report.text, "  logs: ", job.log_directory);
-    if (!first->ranks.empty())
-      absl::StrAppend(&report.text, "; its own: ", LogFileName(RankLabel(first->ranks)));
+    const std::string own = !first->log.empty()     ? first->log
+                            : !first->ranks.empty() ? LogFileName(RankLabel(first->ranks))
+                                                    : "";
+    if (!own.empty()) absl::StrAppend(&report.text, "; its own: ", own);
     report.text += "\n";
   }
   for (const RemainingWorker& worker : job.remaining) {

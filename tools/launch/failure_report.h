@@ -51,6 +51,7 @@ struct FailureEvent {
   std::vector<RankId> ranks;
   int64_t pid = 0;
   std::string host;  // of the process; empty: the job has one host
+  std::string log;   // the name of its log; empty: that of `ranks`
   int code = 0;      // kExit, as in WorkerExit
   int signal = 0;
   WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
