@@ -408,10 +408,20 @@ absl::Status TrainArguments::CheckReplicas(const proto::Job& trained) const {
   WEIR_RETURN_IF_ERROR(compiler::CheckEqualStages(trained,
                                                   absl::StrCat("--min-devices ", min_devices),
                                                   "no --min-devices: then the mesh stays"));
-  if (job::HasReplicas(trained)) return absl::OkStatus();
   std::vector<std::string> axes;
-  for (const proto::MeshAxisSpec& axis : trained.mesh().axis())
+  int64_t devices = 1;
+  for (const proto::MeshAxisSpec& axis : trained.mesh().axis()) {
     axes.push_back(absl::StrCat(axis.name(), "=", axis.size()));
+    devices *= axis.size();
+  }
+  if (job::HasReplicas(trained)) {
+    if (min_devices <= devices) return absl::OkStatus();
+    return Rejected({"W0729", absl::StrCat("--min-devices ", min_devices),
+                     absl::StrCat("at most the ", devices, " devices of the mesh (",
+                                  absl::StrJoin(axes, ","), ")"),
+                     absl::StrCat(min_devices),
+                     "a smaller --min-devices, or none: then the mesh stays"});
+  }
   return Rejected({"W0729", absl::StrCat("--min-devices ", min_devices),
                    "a mesh with an axis dp of more than one device",
                    axes.empty() ? "no mesh" : absl::StrJoin(axes, ","),

@@ -87,7 +87,7 @@ struct TrainArguments : PlannedJobArguments {
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
   // Returns when a mesh that has become smaller grows again.
   launch::GrowthLimits Growth() const;
-  // kInvalidArgument (W0729): --min-devices, and a job without replicas.
+  // kInvalidArgument (W0729): --min-devices, and a job without replicas, or with fewer devices.
   absl::Status CheckReplicas(const proto::Job& trained) const;
   // Sets options.job_file, too, so that no output replaces the job.
   absl::StatusOr<JobToTrain> Read();
