@@ -92,7 +92,7 @@ class Elastic(weir_jobs.FailureCase):
         self.assertEqual(faults, [], "\n".join(faults))
 
     def test_two_that_are_killed_at_once_are_one_loss_with_both_names(self):
-        job = self.start()
+        job = self.start("--buddy-every", "5")
         job.wait_for_step()
         kill(job, "0", "3")
         job.wait_for_text("a step is done again")
@@ -102,6 +102,8 @@ class Elastic(weir_jobs.FailureCase):
         self.assertRegex(ended.err, r"recovery 1 after step \d+: the processes of rank [03] and rank [03] start anew")
         self.assertRegex(ended.err, r"  also failed: rank [03] \(pid \d+\): killed by SIGKILL \(9\)\n")
         self.assertIn("; 1 recovery\n", ended.out)
+        self.assertIn("no buddy copies are made on this mesh: every state has a replica in another process, so the loss "
+                      "of one process costs no state; if all replicas", ended.err)
 
     def test_a_signal_at_the_moment_of_a_loss_ends_the_job_with_what_it_has(self):
         self.write_job("--steps", "1000000", "--min-lr", "0.003")
@@ -159,8 +161,8 @@ class Elastic(weir_jobs.FailureCase):
         self.assertEqual(ended.code, 0, ended.err)
         self.assertRegex(ended.err, r"the process of rank 3 does not come back \(.*\), and the others go on with dp=1 "
                                     r"instead of dp=2, and \d+ micro-batches instead of \d+")
-        self.assertRegex(ended.err, r"epoch 2 goes on without rank 3, on 2 devices \(.*\) in 2 processes, with states from the "
-                                    r"memory of rank")
+        self.assertRegex(ended.err, r"epoch 2 goes on without rank 3, on 2 devices \(.*\) in 2 processes, with states "
+                                    r"from the memory of rank")
         self.assertIn("; the process of rank 2 is sound and ends, because the smaller mesh has no rank for it",
                       ended.err)
         self.assertRegex(ended.err, r"micro-batches instead of \d+\nthe mesh grows again when the lost processes can "

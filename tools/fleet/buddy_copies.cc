@@ -46,11 +46,12 @@ void BuddyCopies::Open(Fleet* fleet, int64_t every, const UpdateRate& updates,
       console->Say("buddy copies need a second process, and this job has one: none are made");
       return;
     case BuddyNeed::kAllReplicas:
-      console->Say(absl::StrCat("every state has a replica ",
-                                fleet->HostOf(fleet->workers().front()).empty()
-                                    ? "in another process"
-                                    : "on another host",
-                                ": no buddy copies are needed"));
+      console->Say(absl::StrCat(
+          "no buddy copies are made on this mesh: every state has a replica ",
+          fleet->HostOf(fleet->workers().front()).empty()
+              ? "in another process, so the loss of one process costs no state"
+              : "on another host, so the loss of one host costs no state",
+          "; if all replicas of a state are lost at once, states come from the last checkpoint"));
       return;
     case BuddyNeed::kCopies: break;
   }
