@@ -41,7 +41,8 @@ constexpr char kFooter[] =
     "Exit codes: 0 done, 2 wrong usage, 3 loss or gradients not finite, 65 job rejected,\n"
     "            66 input missing or damaged, or output not written,\n"
     "            69 the machine refused something or was in the way, 70 internal error,\n"
-    "            130 interrupted.";
+    "            130 interrupted,\n"
+    "            128 + N signal N ended the process of the job that failed first (137: SIGKILL).";
 
 // Returns the names of the verbs for people: those in a group, which help shows.
 std::vector<std::string> VerbNames(const CLI::App& app) {

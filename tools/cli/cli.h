@@ -3,8 +3,8 @@
 // Exit codes: 0 done; 2 wrong usage; 3 the loss or the gradients were not finite; 65 job rejected;
 // 66 input missing or damaged; 69 the machine refused a request (a limit) or hindered the job (a
 // stopped process, a cut connection); 70 internal error; 130 interrupted (after the requested files
-// were written). Thread rule: one call at a time; `train`, `eval` and `generate` handle SIGINT
-// while they run.
+// were written); 128 + N: signal N ended the process of the job that failed first. Thread rule: one
+// call at a time; `train`, `eval` and `generate` handle SIGINT while they run.
 #pragma once
 
 #include <cstdint>

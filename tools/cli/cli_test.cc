@@ -63,6 +63,7 @@ TEST(CliTest, EveryVerbHasHelpWithExamples) {
     EXPECT_THAT(run.out, HasSubstr("Examples:\n  weir " + verb[0])) << verb[0];
   }
   EXPECT_EQ(Weir({"--help"}).code, 0);
+  EXPECT_THAT(Weir({"--help"}).out, HasSubstr("128 + N signal N ended the process"));
   EXPECT_THAT(Weir({"--version"}).out, HasSubstr("weir "));
 }
 
