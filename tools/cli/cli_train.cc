@@ -403,11 +403,12 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
 }
 
 // Makes the job smaller, to replicas that fit so many devices. `written` is the job as it was
-// before hosts were told. Returns how, for people; an empty text: the job stays, because it would
-// have fewer devices than --min-devices.
+// before hosts were told, and `before` the job of whose replicas the text tells. Returns how, for
+// people; an empty text: the job stays, because it would have fewer devices than --min-devices.
 absl::StatusOr<std::string> MakeSmaller(const TrainArguments& arguments, const proto::Job& written,
-                                        int devices_left, fleet::FleetOptions* processes,
-                                        JobToTrain* read, OngoingRun* run) {
+                                        const proto::Job& before, int devices_left,
+                                        fleet::FleetOptions* processes, JobToTrain* read,
+                                        OngoingRun* run) {
   std::optional<job::FewerReplicas> smaller =
       job::WithFewerReplicas(written, devices_left, arguments.min_devices);
   if (!smaller.has_value()) {
@@ -420,11 +421,12 @@ absl::StatusOr<std::string> MakeSmaller(const TrainArguments& arguments, const p
   processes->processes = fleet::NumProcessesFor(smaller->devices, run->fleet->num_workers(),
                                                 run->fleet->num_ranks_at_start());
   processes->lost = fleet::FleetOptions::Lost::kLeftOut;
+  std::string text = job::FewerReplicasText(before, smaller->job);
   read->job = std::move(smaller->job);
   fleet::TellHosts(*processes, &read->job);
   read->costs.TellHosts(&read->job);
   WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments, read->rule_costs, &read->job, run->console));
-  return smaller->text;
+  return text;
 }
 
 // Makes the job smaller for its next start, if a host is lost whose place no other takes and
@@ -435,7 +437,7 @@ absl::Status MakeSmallerForRestart(const TrainArguments& arguments, const proto:
   if (arguments.min_devices == 0 || !run->fleet->LacksHosts()) return absl::OkStatus();
   WEIR_ASSIGN_OR_RETURN(
       const std::string text,
-      MakeSmaller(arguments, written, run->fleet->num_ranks_left(), processes, read, run));
+      MakeSmaller(arguments, written, written, run->fleet->num_ranks_left(), processes, read, run));
   if (!text.empty()) {
     Tell(absl::StrCat("WARNING: no host takes the place of a lost one, so the job goes on with ",
                       text),
@@ -516,8 +518,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       launch::RestartPolicy({.restarts_max = arguments.max_restarts,
                              .window_ms = std::llround(arguments.restart_window_seconds * 1e3)})};
   Growths growths{launch::GrowthPolicy(arguments.Growth())};
-  // The job as this start of the processes has begun it.
-  proto::Job started;
+  // The job as this start of the processes has begun it, and as it was before its mesh changed.
+  proto::Job started, before;
   fleet::FleetOptions started_on;
   train::RunStanding standing;
   options.standing = &standing;
@@ -525,8 +527,10 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       [&](const fleet::Fleet::Replacement& lost) -> absl::StatusOr<std::string> {
     if (arguments.min_devices == 0) return "";
     processes.lost_hosts = lost.lost_hosts;
-    WEIR_ASSIGN_OR_RETURN(const std::string text,
-                          MakeSmaller(arguments, written, lost.ranks_left, &processes, &read, run));
+    if (!failures.changed.has_value()) before = read.job;
+    WEIR_ASSIGN_OR_RETURN(
+        const std::string text,
+        MakeSmaller(arguments, written, before, lost.ranks_left, &processes, &read, run));
     if (text.empty()) return text;
     failures.changed = read.job;
     growths.look_ms.reset();

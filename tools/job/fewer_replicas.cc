@@ -38,10 +38,19 @@ std::optional<FewerReplicas> WithFewerReplicas(const proto::Job& job, int64_t de
   smaller.job.mutable_mesh()->mutable_axis(axis)->set_size(fewer);
   smaller.job.mutable_training()->set_micro_batches(micro_batches * (replicas / fewer));
   smaller.devices = fewer * devices_each;
-  smaller.text = absl::StrCat(kReplicaAxis, "=", fewer, " instead of ", kReplicaAxis, "=", replicas,
-                              ", and ", smaller.job.training().micro_batches(),
-                              " micro-batches instead of ", micro_batches);
+  smaller.text = FewerReplicasText(job, smaller.job);
   return smaller;
+}
+
+std::string FewerReplicasText(const proto::Job& before, const proto::Job& smaller) {
+  const auto replicas = [](const proto::Job& job) {
+    const int axis = ReplicaAxis(job);
+    return axis < 0 ? int64_t{1} : int64_t{job.mesh().axis(axis).size()};
+  };
+  return absl::StrCat(kReplicaAxis, "=", replicas(smaller), " instead of ", kReplicaAxis, "=",
+                      replicas(before), ", and ", smaller.training().micro_batches(),
+                      " micro-batches instead of ",
+                      std::max<int64_t>(before.training().micro_batches(), 1));
 }
 
 }  // namespace weir::job

@@ -28,5 +28,8 @@ struct FewerReplicas {
 // meshes of their own.
 std::optional<FewerReplicas> WithFewerReplicas(const proto::Job& job, int64_t devices,
                                                int64_t devices_min);
+// Returns the text of FewerReplicas for a job that has run as `before`, perhaps with fewer replicas
+// than as it was written, and goes on as `smaller`.
+std::string FewerReplicasText(const proto::Job& before, const proto::Job& smaller);
 
 }  // namespace weir::job

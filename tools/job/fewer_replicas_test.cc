@@ -35,6 +35,14 @@ TEST(FewerReplicasTest, TheReplicasThatFitDoTheWorkOfAll) {
   EXPECT_EQ(Smaller(JobOf(2, 1), 2), "dp=1 instead of dp=2, and 2 micro-batches instead of 1");
 }
 
+TEST(FewerReplicasTest, AJobThatIsSmallerAlreadyTellsOfTheReplicasThatItHas) {
+  const proto::Job written = JobOf(4, 2);
+  const proto::Job before = WithFewerReplicas(written, 5, 1)->job;
+  const proto::Job smaller = WithFewerReplicas(written, 3, 1)->job;
+  EXPECT_EQ(FewerReplicasText(before, smaller),
+            "dp=1 instead of dp=2, and 4 micro-batches instead of 2");
+}
+
 TEST(FewerReplicasTest, AJobDoesNotBecomeSmallerThanItMay) {
   EXPECT_EQ(Smaller(JobOf(4, 2), 6, 5), "");
   EXPECT_NE(Smaller(JobOf(4, 2), 6, 4), "");
