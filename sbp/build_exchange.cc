@@ -48,6 +48,7 @@ class ExchangeBuilder {
     if (place != steps_[0].to.place && place != steps_[0].from.place) return {};
     for (size_t i = 0; i < types_.size(); ++i)
       views_.emplace_back(types_[i], steps_[i], places_, rank_);
+    leaves_.resize(views_.size());
     if (place == steps_[0].to.place) FillOwnRegions();
     if (place == steps_[0].from.place) {
       const int64_t to_place = steps_[0].to.place, num_devices = places_.mesh(to_place).num_ranks();
@@ -139,7 +140,7 @@ class ExchangeBuilder {
       }
       const ExchangeView& view = views_[i].view();
       const Rect shard = view.OldRect(PairOf(i).sender);
-      view.ForEachCell(PairOf(i).receiver, [&](const Cell& cell) {
+      view.ForEachCell(PairOf(i).receiver, &leaves_[i], [&](const Cell& cell) {
         if (view.IsSource(PairOf(i).sender, cell)) {
           pieces_.push_back(Piece{static_cast<int>(i), LocalTo(shard, cell.rect), elements_});
         }
@@ -153,7 +154,8 @@ class ExchangeBuilder {
   const Places& places_;
   const RankId rank_;
   std::vector<RankView> views_;
-  std::vector<Pair> pairs_;  // with the receiver whose pieces are made now
+  std::vector<ExchangeView::Leaves> leaves_;  // by tensor, of the receiver before
+  std::vector<Pair> pairs_;                   // with the receiver whose pieces are made now
   RankExchange exchange_;
   std::vector<Share> last_shares_;  // of these are:
   std::vector<Piece> pieces_;

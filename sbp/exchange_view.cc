@@ -101,7 +101,7 @@ std::vector<Coords> ExchangeView::SourcesOf(const Cell& cell) const {
 
 // One scratch cell runs over the product of the leaves of all tensor axes. Nothing is allocated per
 // cell, because a large group has the square of its size in cells.
-void ExchangeView::ForEachCell(const Coords& receiver,
+void ExchangeView::ForEachCell(const Coords& receiver, Leaves* known,
                                absl::FunctionRef<void(const Cell&)> visit) const {
   Cell cell;
   cell.rect = NewRect(receiver);
@@ -113,17 +113,21 @@ void ExchangeView::ForEachCell(const Coords& receiver,
     if (BecomesPartial(static_cast<int>(axis)) && receiver[axis] != 0) first_holder = false;
   }
   const size_t num_dims = type_.dims.size();
-  std::vector<std::vector<Leaf>> leaves(num_dims);
+  std::vector<Leaves::OfAxis>& axes = known->axes_;
+  axes.resize(num_dims);
   for (size_t t = 0; t < num_dims; ++t) {
     const Range window{cell.rect.begin[t], cell.rect.end[t]};
+    if (axes[t].window == window) continue;
+    axes[t] = {window, {}};
     Leaf path;
-    CollectLeaves(static_cast<int>(t), 0, Range{0, type_.dims[t].size}, window, &path, &leaves[t]);
+    CollectLeaves(static_cast<int>(t), 0, Range{0, type_.dims[t].size}, window, &path,
+                  &axes[t].leaves);
   }
   std::vector<size_t> at(num_dims, 0);
   while (true) {
     cell.held = first_holder;
     for (size_t t = 0; t < num_dims; ++t) {
-      const Leaf& leaf = leaves[t][at[t]];
+      const Leaf& leaf = axes[t].leaves[at[t]];
       cell.rect.begin[t] = leaf.range.begin;
       cell.rect.end[t] = leaf.range.end;
       for (const auto& [axis, coordinate] : leaf.holder) {
@@ -135,7 +139,7 @@ void ExchangeView::ForEachCell(const Coords& receiver,
     visit(cell);
     int t = static_cast<int>(num_dims) - 1;
     for (; t >= 0; --t) {
-      if (++at[t] < leaves[t].size()) break;
+      if (++at[t] < axes[t].leaves.size()) break;
       at[t] = 0;
     }
     if (t < 0) return;

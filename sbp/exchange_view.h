@@ -46,7 +46,26 @@ struct Cell {
 };
 
 class ExchangeView {
+ private:
+  // A Leaf is the part of a window that an innermost part of a tensor axis covers before the step,
+  // with the holder of that part.
+  struct Leaf {
+    Range range;
+    absl::InlinedVector<std::pair<int, int64_t>, 2> holder;  // (mesh axis, coordinate)
+  };
+
  public:
+  // Leaves are those of every tensor axis, for the new shard of one receiver.
+  class Leaves {
+   private:
+    friend class ExchangeView;
+    struct OfAxis {
+      Range window;  // of the shard; empty: not found yet
+      std::vector<Leaf> leaves;
+    };
+    std::vector<OfAxis> axes_;
+  };
+
   // The view is that of the rank at `coords`, and for a flat step that of all ranks of its group.
   ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
                const Coords& coords);
@@ -65,7 +84,14 @@ class ExchangeView {
   // Returns the coordinates of all sources of `cell`, in the order of merging.
   std::vector<Coords> SourcesOf(const Cell& cell) const;
   // Visits the cells of `receiver`'s new shard in row-major order. An empty shard has no cells.
-  void ForEachCell(const Coords& receiver, absl::FunctionRef<void(const Cell&)> visit) const;
+  void ForEachCell(const Coords& receiver, absl::FunctionRef<void(const Cell&)> visit) const {
+    Leaves leaves;
+    ForEachCell(receiver, &leaves, visit);
+  }
+  // The same for one receiver after another, with `leaves` from the receiver before, or new. Along
+  // a tensor axis on which the new shards of the two are alike, nothing is looked for again.
+  void ForEachCell(const Coords& receiver, Leaves* leaves,
+                   absl::FunctionRef<void(const Cell&)> visit) const;
 
   // Returns the elements that `sender` sends to others, or, across places, to all its receivers.
   int64_t ElementsSent(const Coords& sender, bool same_place) const;
@@ -81,13 +107,6 @@ class ExchangeView {
   enum class Measure {
     kSent,  // elements that a sender sends to all its receivers and to itself
     kKept,  // elements that a rank holds both before and after
-  };
-
-  // A Leaf is the part of a window that an innermost part of a tensor axis covers before the step,
-  // with the holder of that part.
-  struct Leaf {
-    Range range;
-    absl::InlinedVector<std::pair<int, int64_t>, 2> holder;  // (mesh axis, coordinate)
   };
 
   void CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window,
