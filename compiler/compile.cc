@@ -18,7 +18,9 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/passes.h"
 #include "compiler/registers/allocate_registers.h"
+#include "compiler/registers/twin_memory.h"
 #include "compiler/rhythm/solve_rhythm.h"
+#include "compiler/rhythm/stage_twins.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -239,6 +241,38 @@ absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, RankId ran
   }
   WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
   return AllocateRegisters(plan, graph);
+}
+
+absl::StatusOr<std::vector<FirstRank>> LowerFirstRanks(const LogicalPlan& plan) {
+  const std::vector<std::vector<StageTwin>> twins = FindStageTwins(plan);
+  std::vector<FirstRank> ranks(static_cast<size_t>(plan.places.size()));
+  for (size_t s = 0; s < ranks.size(); ++s) {
+    if (ranks[s].plan != nullptr) continue;
+    const auto stage = static_cast<int64_t>(s);
+    std::vector<StageTwin> sharing;
+    std::vector<std::map<std::string, std::string>> weights;  // by element of `sharing`
+    for (const StageTwin& twin : twins[s]) {
+      if (twin.stage == stage) continue;
+      std::optional<std::map<std::string, std::string>> pairs = PairWeights(plan, twin);
+      if (!pairs.has_value()) continue;
+      sharing.push_back(twin);
+      weights.push_back(*std::move(pairs));
+    }
+    WEIR_ASSIGN_OR_RETURN(const RankGraph graph,
+                          LowerToRankGraph(plan, plan.places.RankAt(stage, 0)));
+    WEIR_ASSIGN_OR_RETURN(PlanAndArenas made, AllocateRegisters(plan, graph, sharing));
+    const auto shared = std::make_shared<const proto::RankPlan>(std::move(made.plan));
+    ranks[s] = {shared, stage, shared->arena_bytes(), {}};
+    for (const proto::StateSpec& state : shared->state()) {
+      if (state.state_class() == proto::StateSpec::WEIGHT)
+        ranks[s].weights.emplace(state.name(), state.name());
+    }
+    for (size_t i = 0; i < sharing.size(); ++i) {
+      if (made.arena_bytes[i].has_value())
+        ranks[sharing[i].stage] = {shared, stage, *made.arena_bytes[i], std::move(weights[i])};
+    }
+  }
+  return ranks;
 }
 
 }  // namespace weir::compiler

@@ -5,12 +5,14 @@
 // Thread rule: pure functions; LogicalPlan is immutable once made.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <ostream>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/cost/cost_model.h"
@@ -76,5 +78,20 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
 // Returns the plan of a rank. `rank` is a number as people and messages have it. kInvalidArgument:
 // the job has no such rank.
 absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, RankId rank);
+
+// The memory of the first rank of a stage.
+struct FirstRank {
+  // The plan of that rank, or else that of the first rank of an earlier stage that does equal work.
+  // The two plans differ in names, ranks, times and slots, and in where their registers lie.
+  std::shared_ptr<const proto::RankPlan> plan;
+  int64_t plan_stage = 0;   // whose first rank has `plan`
+  int64_t arena_bytes = 0;  // of this stage's rank
+  // By name of a weight in `plan`: the weight of this stage in its place.
+  std::map<std::string, std::string> weights;
+};
+
+// Returns the first ranks of all stages, by stage. One plan is made for stages of equal work, which
+// takes far less time than all plans. Errors: those of LowerForRank.
+absl::StatusOr<std::vector<FirstRank>> LowerFirstRanks(const LogicalPlan& plan);
 
 }  // namespace weir::compiler

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "compiler/rhythm/rank_rhythm.h"
 #include "ops/defs/product_class.h"
 #include "runtime/base/alignment.h"
+#include "runtime/base/plan_limits.h"
 #include "runtime/base/product.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
@@ -63,7 +65,7 @@ class RegisterAllocator {
  public:
   RegisterAllocator(const LogicalPlan& plan, const RankGraph& graph) : plan_(plan), graph_(graph) {}
 
-  absl::StatusOr<proto::RankPlan> Run() {
+  absl::StatusOr<PlanAndArenas> Run(const std::vector<StageTwin>& twins) {
     out_.set_rank(graph_.rank.value());
     out_.set_num_ranks(static_cast<int>(plan_.places.num_ranks()));
     out_.set_plan_id(plan_.plan_id);
@@ -89,11 +91,66 @@ class RegisterAllocator {
     MoveScratchOfCollectives();
     WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, readers_, &out_));
     WEIR_RETURN_IF_ERROR(CheckMemory());
-    PlaceMemory(AddStates(), LandingOrders(), &out_);
-    return std::move(out_);
+    std::vector<StateHome> homes = AddStates();
+    MemoryPlacer placer(std::move(homes), LandingOrders(), &out_);
+    PlanAndArenas made;
+    made.arena_bytes = ArenasOf(twins, &placer);
+    placer.Place();
+    made.plan = std::move(out_);
+    return made;
   }
 
  private:
+  // Leaves the slots as they are.
+  std::vector<std::optional<int64_t>> ArenasOf(const std::vector<StageTwin>& twins,
+                                               MemoryPlacer* placer) {
+    std::vector<std::optional<int64_t>> arenas(twins.size());
+    const std::vector<int> own = Slots();
+    if (!slots_are_of_stage_ || !AreWithinLimits()) return arenas;
+    for (size_t i = 0; i < twins.size(); ++i) {
+      const std::optional<std::vector<int>> slots = SlotsOn(twins[i], own);
+      if (!slots.has_value()) continue;
+      SetSlots(*slots);
+      if (!AreWithinLimits()) continue;
+      placer->Place();
+      arenas[i] = out_.arena_bytes();
+    }
+    SetSlots(own);
+    return arenas;
+  }
+
+  std::vector<int> Slots() const {
+    std::vector<int> slots;
+    for (const proto::RegisterSpec& spec : out_.registers()) slots.push_back(spec.slots());
+    return slots;
+  }
+  void SetSlots(const std::vector<int>& slots) {
+    for (int r = 0; r < out_.registers_size(); ++r) out_.mutable_registers(r)->set_slots(slots[r]);
+  }
+
+  // Returns the slots on the rank in this position of a twin; none if the times decide about them.
+  std::optional<std::vector<int>> SlotsOn(const StageTwin& twin, std::vector<int> slots) const {
+    const auto& tensors = plan_.stages[twin.stage].tensors;
+    for (RegisterId r : shape_tensors_.ids()) {
+      if (!shape_tensors_[r].has_value()) continue;
+      const auto& [station, output] = *shape_tensors_[r];
+      const auto found = tensors.find({twin.Of(station), output});
+      if (found == tensors.end() || found->second.slots == 0) return std::nullopt;
+      slots[r.value()] = static_cast<int>(found->second.slots);
+    }
+    return slots;
+  }
+
+  // Returns whether the plan may have these slots. The reader of a plan has the same limits.
+  bool AreWithinLimits() const {
+    int64_t total = 0;
+    for (const proto::RegisterSpec& spec : out_.registers()) {
+      if (spec.slots() > plan_limits::kSlotsMax) return false;
+      total += spec.slots();
+    }
+    return total <= plan_limits::kSlotsTotalMax && CheckMemory().ok();
+  }
+
   proto::RankPlan::GraphUse GraphUseInPlan() const {
     switch (plan_.settings.runtime.graphs) {
       case GraphUse::kOn: return proto::RankPlan::GRAPHS_ON;
@@ -171,6 +228,26 @@ class RegisterAllocator {
     }
     spec->set_initial_tokens(static_cast<int>(InitialTokens(tensor)));
     readers_.push_back(tensor.readers);
+    AddShapeTensor(tensor);
+  }
+
+  // Notes where the shape of a stage has the slots of the last register. All other slots are the
+  // same in all stages.
+  void AddShapeTensor(const RankTensor& tensor) {
+    shape_tensors_.emplace_back();
+    if (out_.registers(out_.registers_size() - 1).slots() == 0) slots_are_of_stage_ = false;
+    if (tensor.side != proto::RegisterSpec::LOCAL || !tensor.producer.has_value()) return;
+    if (tensor.output >= 0) {
+      const std::pair<Station, int> key(graph_.actors[tensor.producer].station, tensor.output);
+      const auto& tensors = plan_.stages[graph_.stage].tensors;
+      const auto found = tensors.find(key);
+      if (found != tensors.end() && found->second.slots == tensor.slots) {
+        shape_tensors_.back() = key;
+        return;
+      }
+    }
+    if (tensor.slots == 0 && tensor.tokens_per_step > 1 && !tensor.paces)
+      slots_are_of_stage_ = false;
   }
 
   // Returns the spans of a port of the actor, each of one token of the tensor. Spans over several
@@ -452,6 +529,9 @@ class RegisterAllocator {
   proto::RankPlan out_;
   IdVector<TensorId, Place> places_;
   IdVector<RegisterId, std::vector<Station>> readers_;  // on all ranks of the stage
+  // By register: its first tensor in StageShape::tensors; none: its slots do not depend on a stage.
+  IdVector<RegisterId, std::optional<std::pair<Station, int>>> shape_tensors_;
+  bool slots_are_of_stage_ = true;  // times decide about no slots, and the shape has all others
   struct NamedProgram {
     ProgramId id;
     std::string bytes;  // empty until another program has the name
@@ -462,7 +542,13 @@ class RegisterAllocator {
 }  // namespace
 
 absl::StatusOr<proto::RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph) {
-  return RegisterAllocator(plan, graph).Run();
+  WEIR_ASSIGN_OR_RETURN(PlanAndArenas made, AllocateRegisters(plan, graph, {}));
+  return std::move(made.plan);
+}
+
+absl::StatusOr<PlanAndArenas> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph,
+                                                const std::vector<StageTwin>& twins) {
+  return RegisterAllocator(plan, graph).Run(twins);
 }
 
 }  // namespace weir::compiler

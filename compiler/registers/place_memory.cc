@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "runtime/base/alignment.h"
 #include "runtime/base/dtype.h"
@@ -283,40 +284,12 @@ std::vector<int> Sharers(const proto::RankPlan& plan, const std::vector<StateHom
 // A Placed register takes the bytes [from, to) of the arena.
 struct Placed {
   int64_t from = 0, to = 0;
-  size_t sharer = 0;
+  size_t sharer = 0;  // its index in the proofs
 };
 
-// Each at the lowest place that is free of all that may live beside it; returns the end of them
-// all. The proof that two are apart costs more than a comparison of places, so only those are asked
-// about that could stand in the way.
-int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings,
-                     int64_t begin, proto::RankPlan* plan) {
-  std::vector<BeatOrder> orders;
-  orders.emplace_back(*plan, landings, Beat::kStep, sharers);
-  if (plan->micro_batches() > 1) orders.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
-  int64_t end = begin;
-  std::vector<Placed> placed;  // ascending by `from`
-  placed.reserve(sharers.size());
-  for (size_t i = 0; i < sharers.size(); ++i) {
-    proto::RegisterSpec* r = plan->mutable_registers(sharers[i]);
-    const int64_t space = SpaceOf(*r);
-    int64_t at = begin;
-    for (const Placed& other : placed) {
-      if (at + space <= other.from) break;
-      if (other.to <= at) continue;
-      const bool apart = std::any_of(orders.begin(), orders.end(), [&](const BeatOrder& order) {
-        return order.Apart(i, other.sharer);
-      });
-      if (!apart) at = other.to;
-    }
-    r->set_arena_offset(at);
-    end = std::max(end, at + space);
-    const auto after =
-        std::upper_bound(placed.begin(), placed.end(), at,
-                         [](int64_t from, const Placed& other) { return from < other.from; });
-    placed.insert(after, {at, at + space, i});
-  }
-  return end;
+// Returns 0, 1 or 2, which stands for more: the proofs do not tell more free slots apart.
+char FreeSlots(const proto::RegisterSpec& r) {
+  return static_cast<char>(std::clamp<int64_t>(r.slots() - r.initial_tokens(), 0, 2));
 }
 
 // Returns the bytes of the scratch of all queues, one after another. Each has room for the largest
@@ -335,33 +308,97 @@ int64_t ScratchOfQueues(const proto::RankPlan& plan) {
 
 }  // namespace
 
-void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
-                 proto::RankPlan* plan) {
-  const int64_t scratch = ScratchOfQueues(*plan);
-  plan->set_scratch_bytes(scratch);
-  for (proto::RegisterSpec& r : *plan->mutable_registers()) {
+struct MemoryPlacer::Proofs {
+  std::vector<char> free;     // by register: its FreeSlots
+  std::vector<int> place_of;  // by register: its index in the orders; -1: nothing is proved
+  std::vector<BeatOrder> orders;
+};
+
+MemoryPlacer::MemoryPlacer(std::vector<StateHome> homes, std::vector<LandingOrder> landings,
+                           proto::RankPlan* plan)
+    : homes_(std::move(homes)), landings_(std::move(landings)), plan_(*plan) {}
+
+MemoryPlacer::~MemoryPlacer() = default;
+
+void MemoryPlacer::Prove(const std::vector<int>& sharers) {
+  std::vector<char> free;
+  free.reserve(static_cast<size_t>(plan_.registers_size()));
+  for (const proto::RegisterSpec& r : plan_.registers()) free.push_back(FreeSlots(r));
+  if (proofs_ != nullptr && proofs_->free == free &&
+      std::all_of(sharers.begin(), sharers.end(),
+                  [&](int sharer) { return proofs_->place_of[sharer] >= 0; }))
+    return;
+  proofs_ = std::make_unique<Proofs>();
+  proofs_->free = std::move(free);
+  proofs_->place_of.assign(static_cast<size_t>(plan_.registers_size()), -1);
+  for (size_t i = 0; i < sharers.size(); ++i) proofs_->place_of[sharers[i]] = static_cast<int>(i);
+  proofs_->orders.emplace_back(plan_, landings_, Beat::kStep, sharers);
+  if (plan_.micro_batches() > 1)
+    proofs_->orders.emplace_back(plan_, landings_, Beat::kMicroBatch, sharers);
+}
+
+// Each at the lowest place that is free of all that may live beside it; returns the end of them
+// all. The proof that two are apart costs more than a comparison of places, so only those are asked
+// about that could stand in the way.
+int64_t MemoryPlacer::PlaceSharers(const std::vector<int>& sharers, int64_t begin) {
+  int64_t end = begin;
+  std::vector<Placed> placed;  // ascending by `from`
+  placed.reserve(sharers.size());
+  for (const int sharer : sharers) {
+    proto::RegisterSpec* r = plan_.mutable_registers(sharer);
+    const auto own = static_cast<size_t>(proofs_->place_of[sharer]);
+    const int64_t space = SpaceOf(*r);
+    int64_t at = begin;
+    for (const Placed& other : placed) {
+      if (at + space <= other.from) break;
+      if (other.to <= at) continue;
+      const bool apart =
+          std::any_of(proofs_->orders.begin(), proofs_->orders.end(),
+                      [&](const BeatOrder& order) { return order.Apart(own, other.sharer); });
+      if (!apart) at = other.to;
+    }
+    r->set_arena_offset(at);
+    end = std::max(end, at + space);
+    const auto after =
+        std::upper_bound(placed.begin(), placed.end(), at,
+                         [](int64_t from, const Placed& other) { return from < other.from; });
+    placed.insert(after, {at, at + space, own});
+  }
+  return end;
+}
+
+void MemoryPlacer::Place() {
+  const int64_t scratch = ScratchOfQueues(plan_);
+  plan_.set_scratch_bytes(scratch);
+  for (proto::RegisterSpec& r : *plan_.mutable_registers()) {
     if (r.side() != proto::RegisterSpec::OUTBOUND) r.set_stride(AlignUp(r.bytes()));
   }
-  const std::vector<int> sharers = Sharers(*plan, homes, landings);
-  int64_t at = PlaceSharers(sharers, landings, AlignUp(scratch), plan);
-  std::vector<char> placed(static_cast<size_t>(plan->registers_size()), 0);
+  const std::vector<int> sharers = Sharers(plan_, homes_, landings_);
+  Prove(sharers);
+  int64_t at = PlaceSharers(sharers, AlignUp(scratch));
+  std::vector<char> placed(static_cast<size_t>(plan_.registers_size()), 0);
   for (int reg : sharers) placed[reg] = 1;
-  for (proto::RegisterSpec& r : *plan->mutable_registers()) {
+  for (proto::RegisterSpec& r : *plan_.mutable_registers()) {
     if (r.side() == proto::RegisterSpec::OUTBOUND || placed[r.id()]) continue;
     r.set_arena_offset(at);
     at += SpaceOf(r);
   }
-  for (size_t i = 0; i < homes.size(); ++i) {
-    proto::StateSpec* state = plan->mutable_state(static_cast<int>(i));
-    if (homes[i].register_id.has_value()) {
-      state->set_arena_offset(plan->registers(homes[i].register_id.value()).arena_offset() +
-                              homes[i].offset);
+  for (size_t i = 0; i < homes_.size(); ++i) {
+    proto::StateSpec* state = plan_.mutable_state(static_cast<int>(i));
+    if (homes_[i].register_id.has_value()) {
+      state->set_arena_offset(plan_.registers(homes_[i].register_id.value()).arena_offset() +
+                              homes_[i].offset);
       continue;
     }
     state->set_arena_offset(at);
     at += AlignUp(BytesOf(state->slice()));
   }
-  plan->set_arena_bytes(at);
+  plan_.set_arena_bytes(at);
+}
+
+void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
+                 proto::RankPlan* plan) {
+  MemoryPlacer(homes, landings, plan).Place();
 }
 
 }  // namespace weir::compiler

@@ -1,8 +1,10 @@
 // Places everything in the arena of one rank: registers, states and scratch get offsets. The input
-// is a finished plan, and the history of the plan does not matter. Thread rule: pure function.
+// is a finished plan, and the history of the plan does not matter. Thread rule: pure function, and
+// one thread for a placer.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "proto/plan.pb.h"
@@ -25,8 +27,34 @@ struct LandingOrder {
   int64_t lag = 0;
 };
 
-// Sets arena_offset and stride of all registers and states, scratch_bytes and arena_bytes.
-// Precondition: homes[i] is the home of state i; registers, actors and programs are complete.
+// A MemoryPlacer places the memory of one plan again and again, while the slots of the plan's
+// registers change. The placer proves which registers never live at the same time, and keeps the
+// proofs for as long as they do not depend on the changes. Each result is that of PlaceMemory.
+class MemoryPlacer {
+ public:
+  // Precondition: homes[i] is the home of state i; registers, actors and programs are complete.
+  // `plan` outlives the placer, and nothing but its slots changes.
+  MemoryPlacer(std::vector<StateHome> homes, std::vector<LandingOrder> landings,
+               proto::RankPlan* plan);
+  ~MemoryPlacer();
+
+  // Sets arena_offset and stride of all registers and states, scratch_bytes and arena_bytes.
+  void Place();
+
+ private:
+  struct Proofs;
+
+  // Makes the proofs, unless those of the last call hold for these sharers.
+  void Prove(const std::vector<int>& sharers);
+  int64_t PlaceSharers(const std::vector<int>& sharers, int64_t begin);
+
+  const std::vector<StateHome> homes_;
+  const std::vector<LandingOrder> landings_;
+  proto::RankPlan& plan_;
+  std::unique_ptr<Proofs> proofs_;
+};
+
+// Does what a MemoryPlacer does, once.
 void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
                  proto::RankPlan* plan);
 

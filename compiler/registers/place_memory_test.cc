@@ -1,6 +1,8 @@
 // Tests which registers share memory, with plans written by hand.
 #include "compiler/registers/place_memory.h"
 
+#include <random>
+
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
@@ -138,6 +140,35 @@ TEST(PlaceMemory, TheMemoryOfTheMicroBatchesServesWhatTheStepDoesAfterThem) {
   EXPECT_TRUE(Overlap(plan, 0, 3)) << "of the first micro-batches, and of the end of the step";
   EXPECT_FALSE(Overlap(plan, 1, 2)) << "the sum grows while micro-batches come in";
   EXPECT_FALSE(Overlap(plan, 0, 1));
+}
+
+// A placer keeps proofs from call to call. Fresh proofs must give the same places.
+TEST(MemoryPlacer, SlotsThatChangeGiveThePlacesOfAnotherPlan) {
+  std::mt19937 random(7);
+  const auto below = [&random](int end) { return static_cast<int>(random() % end); };
+  for (int round = 0; round < 200; ++round) {
+    proto::RankPlan plan = Chain(6 + below(6), 1);
+    plan.set_micro_batches(1 + below(2) * 3);
+    for (proto::ActorSpec& actor : *plan.mutable_actor())
+      actor.mutable_rate()->set_acts_per_step(plan.micro_batches());
+    // With one slot, the last actor holds back the first.
+    AddOrder(0, plan.actor_size() - 1, 0, &plan);
+    for (proto::RegisterSpec& r : *plan.mutable_registers()) {
+      r.set_tokens_per_step(plan.micro_batches());
+      r.set_bytes(kBytes * (1 + below(4)));
+    }
+    MemoryPlacer placer({}, {}, &plan);
+    for (int change = 0; change < 6; ++change) {
+      for (proto::RegisterSpec& r : *plan.mutable_registers()) {
+        if (below(3) == 0) r.set_slots(1 + below(3));
+      }
+      proto::RankPlan fresh = plan;
+      placer.Place();
+      PlaceMemory({}, {}, &fresh);
+      ASSERT_EQ(plan.arena_bytes(), fresh.arena_bytes()) << "round " << round << "." << change;
+      ASSERT_EQ(plan.SerializeAsString(), fresh.SerializeAsString());
+    }
+  }
 }
 
 }  // namespace

@@ -26,6 +26,23 @@ std::vector<int64_t> RanksToLower(int64_t ranks, int64_t most) {
   return {chosen.begin(), chosen.end()};
 }
 
+// Checks that stages which share a plan have the memory of their own plans.
+absl::Status CheckFirstRanks(const compiler::LogicalPlan& logical) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<compiler::FirstRank> firsts,
+                        compiler::LowerFirstRanks(logical));
+  for (int64_t stage = 0; stage < logical.places.size(); ++stage) {
+    const compiler::FirstRank& first = firsts[stage];
+    if (first.plan_stage == stage) continue;
+    WEIR_ASSIGN_OR_RETURN(const proto::RankPlan own,
+                          compiler::LowerForRank(logical, logical.places.RankAt(stage, 0)));
+    if (own.arena_bytes() == first.arena_bytes) continue;
+    return absl::InternalError(absl::StrCat("stage ", stage, " takes ", own.arena_bytes(),
+                                            " bytes, but ", first.arena_bytes,
+                                            " by the plan of stage ", first.plan_stage));
+  }
+  return absl::OkStatus();
+}
+
 // Returns "" if all plans are sound and fit together.
 absl::StatusOr<std::string> CheckRanks(const compiler::LogicalPlan& logical,
                                        int64_t ranks_lowered_max) {
@@ -43,6 +60,7 @@ absl::StatusOr<std::string> CheckRanks(const compiler::LogicalPlan& logical,
     }
     plans.push_back(*std::move(loaded));
   }
+  WEIR_RETURN_IF_ERROR(CheckFirstRanks(logical));
   const bool all = static_cast<int64_t>(plans.size()) == logical.places.num_ranks();
   if (absl::Status together = all ? actors::VerifyPlans(plans) : actors::VerifyLocalPlans(plans);
       !together.ok()) {

@@ -1,7 +1,7 @@
 // Checks the promise for any job, sound or not. Either the job compiles and lowers, and every
-// rank's plan passes the rank's checks at loading, including the certificate; or the job is refused
-// with a code and the exit code of a refused job. A fault of Weir (kInternal) is a failure.
-// Thread rule: pure functions.
+// rank's plan passes the rank's checks at loading, including the certificate, and stages that share
+// a plan have the memory of their own plans; or the job is refused with a code and the exit code of
+// a refused job. A fault of Weir (kInternal) is a failure. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

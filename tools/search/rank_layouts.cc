@@ -114,8 +114,8 @@ class Ranking {
     ++runs_;
     acts_ +=
         prediction.report.has_value() ? static_cast<double>(prediction.report->acts) : kActsMax;
-    WEIR_ASSIGN_OR_RETURN(const train::NeedAndPlans memory, train::NeedAndPlansOf(*plan));
-    figures.device_bytes = static_cast<double>(memory.need.bytes);
+    WEIR_ASSIGN_OR_RETURN(const train::MemoryNeed need, train::NeedOf(*plan));
+    figures.device_bytes = static_cast<double>(need.bytes);
     return figures;
   }
 

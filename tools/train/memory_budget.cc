@@ -58,10 +58,18 @@ std::string Text(double bytes) { return BytesText(bytes); }
 
 void TellNobody(const live::Doing&) {}
 
+Beside BesideOf(const compiler::LogicalPlan& plan) {
+  return plan.mode == compiler::PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing;
+}
+
+bool AreFirstRanksEnough(const compiler::LogicalPlan& plan) {
+  return plan.places.num_ranks() > kRanksLookedAt;
+}
+
 // Ranks to look at, and for how many each stands.
 std::map<RankId, int64_t> RanksLookedAt(const compiler::LogicalPlan& plan) {
   std::map<RankId, int64_t> stands_for;
-  if (plan.places.num_ranks() <= kRanksLookedAt) {
+  if (!AreFirstRanksEnough(plan)) {
     for (RankId rank : plan.places.all_ranks()) stands_for[rank] = 1;
   } else {
     for (int64_t stage = 0; stage < plan.places.size(); ++stage)
@@ -82,13 +90,24 @@ class StageWorkspaces {
   int64_t Of(const proto::RankPlan& plan) {
     const auto known = by_stage_.find(plan.stage());
     if (known != by_stage_.end()) return known->second;
-    return by_stage_[plan.stage()] = Make(plan);
+    return by_stage_[plan.stage()] = CanHold(plan, plan.arena_bytes()) ? Make(plan) : 0;
+  }
+
+  // The same for the first rank of a stage. The kernels are those of the stage whose plan it has.
+  int64_t Of(const compiler::FirstRank& rank) {
+    if (!CanHold(*rank.plan, rank.arena_bytes)) return 0;
+    const auto [known, is_new] = by_stage_.try_emplace(rank.plan->stage(), 0);
+    if (is_new) known->second = Make(*rank.plan);
+    return known->second;
   }
 
  private:
+  // The kernels of a GPU take no memory of this machine.
+  bool CanHold(const proto::RankPlan& plan, int64_t arena_bytes) const {
+    return plan.device_kind() == kGpus || arena_bytes <= machine_bytes_;
+  }
+
   int64_t Make(const proto::RankPlan& plan) const {
-    // The kernels of a GPU take no memory of this machine.
-    if (plan.device_kind() != kGpus && plan.arena_bytes() > machine_bytes_) return 0;
     const absl::StatusOr<actors::Plan> read = actors::PlanFromProto(plan);
     if (!read.ok()) return 0;
     const absl::StatusOr<actors::KernelSet> kernels =
@@ -129,6 +148,22 @@ int64_t ArenaBeside(const proto::RankPlan& own, const proto::RankPlan& beside) {
   return plan->arena_bytes;
 }
 
+// Counts a rank that stands for `ranks` ranks of its stage.
+struct RankNeed {
+  RankId rank;
+  int64_t bytes = 0, beside_bytes = 0, graph_bytes = 0;  // as in MemoryNeed
+};
+void Count(const RankNeed& of, int64_t ranks, int64_t stage, MemoryNeed* need) {
+  need->all_bytes += static_cast<double>(of.bytes) * static_cast<double>(ranks);
+  int64_t& of_stage = need->bytes_of_stage[stage];
+  of_stage = std::max(of_stage, of.bytes);
+  if (of.bytes <= need->bytes) return;
+  need->rank = of.rank;
+  need->bytes = of.bytes;
+  need->beside_bytes = of.beside_bytes;
+  need->graph_bytes = of.graph_bytes;
+}
+
 // Returns the need of the ranks of `plan` and, unless `evaluation` is null, of the ranks of
 // `evaluation` beside them.
 absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
@@ -150,18 +185,101 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
       graph_bytes += GraphBytesOf(beside);
     }
     const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes + graph_bytes;
-    of.need.all_bytes += static_cast<double>(bytes) * static_cast<double>(ranks);
-    int64_t& of_stage = of.need.bytes_of_stage[plan.places.PlaceOf(rank)];
-    of_stage = std::max(of_stage, bytes);
-    if (bytes > of.need.bytes) {
-      of.need.rank = rank;
-      of.need.bytes = bytes;
-      of.need.beside_bytes = beside_bytes;
-      of.need.graph_bytes = graph_bytes;
-    }
+    Count({rank, bytes, beside_bytes, graph_bytes}, ranks, plan.places.PlaceOf(rank), &of.need);
     of.plans.emplace(rank, std::move(own));
   }
   return of;
+}
+
+// Returns whether the first rank of a stage has the weights of `beside` where the plans that stand
+// for both have them: two weights of the plans have one name exactly if the weights of the stage in
+// their places have one name.
+bool WeightsStandAlike(const compiler::FirstRank& own, const compiler::FirstRank& beside) {
+  std::map<std::string, std::string> place_of;  // by name on the stage: name in the plan
+  for (const auto& [name, here] : own.weights) place_of[here] = name;
+  return own.plan_stage == beside.plan_stage &&
+         std::all_of(beside.weights.begin(), beside.weights.end(), [&](const auto& weight) {
+           const auto place = place_of.find(weight.second);
+           return place == place_of.end() ? own.weights.count(weight.first) == 0
+                                          : place->second == weight.first;
+         });
+}
+
+// FirstRankNeeds counts the need of jobs of which one rank of each stage is looked at. Stages of
+// equal work share plans, and what is read of the plans.
+class FirstRankNeeds {
+ public:
+  // `evaluation` may be null.
+  FirstRankNeeds(const compiler::LogicalPlan& plan, const compiler::LogicalPlan* evaluation)
+      : plan_(plan),
+        evaluation_(evaluation),
+        threads_(ThreadsPerDevice(*plan.job, 0, plan.places.num_ranks())) {}
+
+  absl::StatusOr<MemoryNeed> Count() {
+    WEIR_ASSIGN_OR_RETURN(const std::vector<compiler::FirstRank> own,
+                          compiler::LowerFirstRanks(plan_));
+    std::vector<compiler::FirstRank> beside;
+    if (evaluation_ != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(beside, compiler::LowerFirstRanks(*evaluation_));
+    }
+    MemoryNeed need;
+    for (const auto& [rank, ranks] : RanksLookedAt(plan_)) {
+      const int64_t stage = plan_.places.PlaceOf(rank);
+      const compiler::FirstRank& here = own[stage];
+      int64_t beside_bytes = 0, graph_bytes = own_graphs_.Of(here);
+      if (evaluation_ != nullptr) {
+        WEIR_ASSIGN_OR_RETURN(beside_bytes, ArenaBesideOf(rank, here, beside[stage]));
+        beside_bytes += beside_workspaces_.Of(beside[stage]);
+        graph_bytes += beside_graphs_.Of(beside[stage]);
+      }
+      const int64_t bytes =
+          here.arena_bytes + own_workspaces_.Of(here) + beside_bytes + graph_bytes;
+      train::Count({rank, bytes, beside_bytes, graph_bytes}, ranks, stage, &need);
+    }
+    return need;
+  }
+
+ private:
+  class Graphs {
+   public:
+    int64_t Of(const compiler::FirstRank& rank) {
+      const auto [known, is_new] = by_stage_.try_emplace(rank.plan_stage, 0);
+      if (is_new) known->second = GraphBytesOf(*rank.plan);
+      return known->second;
+    }
+
+   private:
+    std::map<int64_t, int64_t> by_stage_;  // whose plan counts
+  };
+
+  absl::StatusOr<int64_t> ArenaBesideOf(RankId rank, const compiler::FirstRank& own,
+                                        const compiler::FirstRank& beside) {
+    if (!WeightsStandAlike(own, beside) || beside.arena_bytes != beside.plan->arena_bytes()) {
+      WEIR_ASSIGN_OR_RETURN(const proto::RankPlan training, compiler::LowerForRank(plan_, rank));
+      WEIR_ASSIGN_OR_RETURN(const proto::RankPlan evaluation,
+                            compiler::LowerForRank(*evaluation_, rank));
+      return ArenaBeside(training, evaluation);
+    }
+    const auto [known, is_new] = arenas_beside_.try_emplace(own.plan_stage, 0);
+    if (is_new) known->second = ArenaBeside(*own.plan, *beside.plan);
+    return known->second;
+  }
+
+  const compiler::LogicalPlan& plan_;
+  const compiler::LogicalPlan* const evaluation_;
+  const int threads_;
+  StageWorkspaces own_workspaces_{threads_}, beside_workspaces_{threads_};
+  Graphs own_graphs_, beside_graphs_;
+  std::map<int64_t, int64_t> arenas_beside_;  // by the stage whose plans count
+};
+
+// Compiles the evaluation beside a training, if there is one.
+absl::StatusOr<std::unique_ptr<compiler::LogicalPlan>> EvaluationBeside(
+    const compiler::LogicalPlan& plan, Beside beside) {
+  if (beside == Beside::kNothing) return nullptr;
+  compiler::CompileOptions options;
+  options.mode = compiler::PlanMode::kEvaluate;
+  return compiler::CompileJob(EvaluationJob(*plan.job), options);
 }
 
 absl::StatusOr<MemoryNeed> NeedOfJob(const proto::Job& job, compiler::PlanMode mode,
@@ -292,23 +410,25 @@ MemoryBudget BudgetOf(const proto::Job& job) {
 }
 
 absl::StatusOr<MemoryNeed> NeedOf(const compiler::LogicalPlan& plan, Beside beside) {
-  WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedAndPlansOf(plan, beside));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> evaluation,
+                        EvaluationBeside(plan, beside));
+  if (AreFirstRanksEnough(plan)) return FirstRankNeeds(plan, evaluation.get()).Count();
+  WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedBeside(plan, evaluation.get(), 0, TellNobody));
   return of.need;
 }
 
+absl::StatusOr<MemoryNeed> NeedOf(const compiler::LogicalPlan& plan) {
+  return NeedOf(plan, BesideOf(plan));
+}
+
 absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan, Beside beside) {
-  std::unique_ptr<compiler::LogicalPlan> evaluation;
-  if (beside == Beside::kEvaluation) {
-    compiler::CompileOptions options;
-    options.mode = compiler::PlanMode::kEvaluate;
-    WEIR_ASSIGN_OR_RETURN(evaluation, compiler::CompileJob(EvaluationJob(*plan.job), options));
-  }
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> evaluation,
+                        EvaluationBeside(plan, beside));
   return NeedBeside(plan, evaluation.get(), 0, TellNobody);
 }
 
 absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const compiler::LogicalPlan& plan) {
-  return NeedAndPlansOf(
-      plan, plan.mode == compiler::PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing);
+  return NeedAndPlansOf(plan, BesideOf(plan));
 }
 
 MemoryNeed NeedOf(const std::vector<proto::RankPlan>& plans, int threads_per_device) {

@@ -47,9 +47,12 @@ struct MemoryNeed {
 // of kernels, NeedOf makes the kernels of the first rank of each stage, if this machine could hold
 // that rank.
 absl::StatusOr<MemoryNeed> NeedOf(const compiler::LogicalPlan& plan, Beside beside);
+// The same for a plan of any mode. A plan for training counts with an evaluation beside it.
+absl::StatusOr<MemoryNeed> NeedOf(const compiler::LogicalPlan& plan);
 
 // The need, and the plans of the checked ranks. These ranks include the first rank of each stage
-// and the rank that needs most.
+// and the rank that needs most. On large meshes the need alone takes less time, because stages of
+// equal work share a plan.
 struct NeedAndPlans {
   MemoryNeed need;
   std::map<RankId, proto::RankPlan> plans;

@@ -19,9 +19,9 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-proto::Job SmallGpt(const std::string& mesh) {
+proto::Job SmallGpt(const std::string& mesh, int layers = 2) {
   zoo::TransformerOptions options;
-  options.layers = 2;
+  options.layers = layers;
   options.hidden = 64;
   options.sequence = 64;
   absl::StatusOr<proto::Job> job = zoo::GptJob(options);
@@ -114,6 +114,32 @@ TEST(MemoryBudget, AnEvaluationHasNoWeightsOfItsOwn) {
     }
     EXPECT_EQ(both.beside_bytes, NeedOf(*evaluation, Beside::kNothing)->bytes - weight_bytes)
         << "ZeRO " << zero_stage;
+  }
+}
+
+// On a large mesh the need alone comes from plans that stages of equal work share.
+TEST(MemoryBudget, TheNeedWithoutPlansIsThatOfThePlans) {
+  for (const int zero_stage : {0, 3}) {
+    for (const char* device : {"cpu", "cuda"}) {
+      proto::Job job = SmallGpt("dp=4,pp=5", /*layers=*/10);
+      job.mutable_training()->set_zero_stage(zero_stage);
+      job.mutable_training()->set_micro_batches(4);
+      job.mutable_runtime()->set_device(device);
+      job.mutable_runtime()->set_graphs(proto::Runtime::Graphs::ON);
+      const std::unique_ptr<compiler::LogicalPlan> plan = Compiled(job);
+      const std::vector<compiler::FirstRank> ranks = *compiler::LowerFirstRanks(*plan);
+      EXPECT_NE(ranks[2].plan_stage, 2) << "stage 2 shares the plan of an earlier stage";
+      for (const Beside beside : {Beside::kNothing, Beside::kEvaluation}) {
+        const MemoryNeed alone = *NeedOf(*plan, beside);
+        const MemoryNeed of_plans = NeedAndPlansOf(*plan, beside)->need;
+        EXPECT_EQ(alone.rank, of_plans.rank);
+        EXPECT_EQ(alone.bytes, of_plans.bytes) << device << ", ZeRO " << zero_stage;
+        EXPECT_EQ(alone.beside_bytes, of_plans.beside_bytes);
+        EXPECT_EQ(alone.graph_bytes, of_plans.graph_bytes);
+        EXPECT_EQ(alone.all_bytes, of_plans.all_bytes);
+        EXPECT_EQ(alone.bytes_of_stage, of_plans.bytes_of_stage);
+      }
+    }
   }
 }
 
