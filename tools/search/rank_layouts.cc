@@ -1,8 +1,10 @@
 #include "tools/search/rank_layouts.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +32,11 @@ constexpr double kMemoryTolerance = 0.1;
 struct Figures {
   Source source = Source::kEstimated;
   double step_ns = 0, device_bytes = 0;
+  double acts = 0;  // of the virtual run
 };
+
+// By the bytes of the job: the present rules are a row of every round.
+using KnownFigures = std::map<std::string, Figures>;
 
 bool IsBetter(const RankedLayouts& a, const RankedLayouts& b) {
   if (a.fits != b.fits) return a.fits;
@@ -51,8 +57,9 @@ double PlannedShare(const std::vector<RankedLayouts>& rows) {
 
 class Ranking {
  public:
-  Ranking(const sim::JobCosts& costs, const RankOptions& options)
-      : costs_(costs), options_(options) {}
+  // `known` has figures by the same costs, and gets those found here.
+  Ranking(const sim::JobCosts& costs, const RankOptions& options, KnownFigures* known)
+      : costs_(costs), options_(options), known_(*known) {}
 
   void Add(const compiler::FoundLayouts& found, RankedLayouts::Row row) {
     for (RankedLayouts& known : rows_) {
@@ -100,6 +107,11 @@ class Ranking {
   double ActsOfRow() const { return acts_ / static_cast<double>(std::max<int64_t>(1, runs_)); }
 
   absl::StatusOr<Figures> FiguresOf(const proto::Job& job) {
+    std::string key = job.SerializeAsString();
+    if (const auto known = known_.find(key); known != known_.end()) {
+      CountRun(known->second.acts);
+      return known->second;
+    }
     compiler::CompileOptions options;
     options.mode = compiler::ModeOf(job);
     options.costs = &costs_.model();
@@ -111,11 +123,12 @@ class Ranking {
       figures.step_ns = prediction.step_ns;
       figures.source = prediction.report.has_value() ? Source::kSimulated : Source::kPlanned;
     }
-    ++runs_;
-    acts_ +=
+    figures.acts =
         prediction.report.has_value() ? static_cast<double>(prediction.report->acts) : kActsMax;
+    CountRun(figures.acts);
     WEIR_ASSIGN_OR_RETURN(const train::MemoryNeed need, train::NeedOf(*plan));
     figures.device_bytes = static_cast<double>(need.bytes);
+    known_.emplace(std::move(key), figures);
     return figures;
   }
 
@@ -125,6 +138,11 @@ class Ranking {
   }
 
  private:
+  void CountRun(double acts) {
+    ++runs_;
+    acts_ += acts;
+  }
+
   absl::Status PredictRow(RankedLayouts* row) {
     const absl::StatusOr<Figures> figures = FiguresOf(row->found.job);
     if (!figures.ok()) {
@@ -141,6 +159,7 @@ class Ranking {
 
   const sim::JobCosts& costs_;
   const RankOptions& options_;
+  KnownFigures& known_;
   std::vector<RankedLayouts> rows_;
   double acts_ = 0;
   int64_t runs_ = 0;
@@ -149,10 +168,11 @@ class Ranking {
 // Fills in the savings of rows[0]: from virtual runs if that row has one and all choices can have
 // one, else from estimates. `acts_of_row`: of a virtual run of a row.
 absl::Status AddSavings(const proto::Job& job, const sim::JobCosts& costs,
-                        const RankOptions& options, double acts_of_row, RankedSearch* ranked) {
+                        const RankOptions& options, double acts_of_row, KnownFigures* known,
+                        RankedSearch* ranked) {
   const RankedLayouts& first = ranked->rows[0];
   const std::vector<compiler::ChoiceTakenBack> choices = compiler::ChoicesOf(first.found.job, job);
-  Ranking runs(costs, options);
+  Ranking runs(costs, options, known);
   // Runs that would be too many in the end are not begun: their figures would be dropped.
   bool are_simulated = first.source == Source::kSimulated &&
                        acts_of_row * static_cast<double>(choices.size()) < kActsMax;
@@ -206,11 +226,12 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
   RankedSearch ranked;
   ranked.memory_bytes = options.memory_bytes;
   for (const proto::MeshAxisSpec& axis : job.mesh().axis()) ranked.devices *= axis.size();
+  KnownFigures known;
   double acts_of_row = 0;
   for (int round = 0; round < kMemoryRounds; ++round) {
     WEIR_ASSIGN_OR_RETURN(const compiler::SearchReport report,
                           compiler::SearchLayouts(job, search));
-    Ranking ranking(costs, options);
+    Ranking ranking(costs, options, &known);
     const bool has_present = options.beside == RankOptions::Beside::kPresentAndKnown;
     if (has_present) {
       ranking.Add(report.present, RankedLayouts::Row::kPresent);
@@ -248,7 +269,7 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
   }
   if (options.beside == RankOptions::Beside::kPresentAndKnown &&
       first.row != RankedLayouts::Row::kPresent)
-    WEIR_RETURN_IF_ERROR(AddSavings(job, costs, options, acts_of_row, &ranked));
+    WEIR_RETURN_IF_ERROR(AddSavings(job, costs, options, acts_of_row, &known, &ranked));
   return ranked;
 }
 
