@@ -171,8 +171,7 @@ absl::Status CheckEqualStages(const proto::Job& job, const std::string& where,
                               const std::string& hint) {
   if (!HasStageMeshes(job)) return absl::OkStatus();
   return Rejected({"W0498", where, "stages that all have the mesh of the job",
-                   absl::StrCat(job.pipeline().stage_mesh_size(), " of pipeline.stage_mesh"),
-                   hint});
+                   "stages with meshes of their own (pipeline.stage_mesh)", hint});
 }
 
 }  // namespace weir::compiler

@@ -156,6 +156,12 @@ bool IsCheckpointFolder(const std::string& path) {
           !CommittedSteps(path).empty());
 }
 
+bool IsLatestFile(const std::string& path) {
+  const fs::path file(path);
+  return file.filename() == kLatestFile && IsFile(MachineFiles(), path) &&
+         !CommittedSteps(file.has_parent_path() ? file.parent_path().string() : ".").empty();
+}
+
 absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory, FileSystem* files) {
   const std::string path = Join(directory, kLatestFile);
   const FileSystem::Kind kind = files->KindOf(path);

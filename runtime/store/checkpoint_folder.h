@@ -46,6 +46,8 @@ std::optional<int64_t> StepOfName(const std::string& name);
 // Returns whether `path` is a folder that holds checkpoints or is one checkpoint. A folder of
 // public weights is neither.
 bool IsCheckpointFolder(const std::string& path);
+// Returns whether `path` is the file that names the newest checkpoint of the folder around it.
+bool IsLatestFile(const std::string& path);
 // Returns the folder of the checkpoint that `path` names: the path if it is that of a checkpoint,
 // else the one that its `latest` names. kNotFound (W0711): none is committed, or `latest` names
 // none; the error lists those that are there.

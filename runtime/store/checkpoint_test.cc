@@ -99,6 +99,12 @@ TEST(CheckpointTest, AnyPathOfACheckpointOpensIt) {
   EXPECT_EQ(
       OpenOk(folder.PathFor("step-000000012/rank-00001.safetensors"))->tensors().at("x").shape,
       (Shape{3, 4}));
+  // Only the file `latest` is none, and the error names the folder.
+  const absl::Status latest = SafetensorsReader::Open(folder.PathFor("latest")).status();
+  EXPECT_THAT(std::string(latest.message()), HasSubstr("Try: the folder around it"));
+  std::ofstream(folder.PathFor("other")) << "none";
+  EXPECT_THAT(std::string(SafetensorsReader::Open(folder.PathFor("other")).status().message()),
+              HasSubstr("W0042"));
 }
 
 TEST(CheckpointTest, AReaderTouchesOnlyTheChunksOfItsSlice) {

@@ -181,6 +181,10 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
     WEIR_RETURN_IF_ERROR(reader->AddShards());
   } else if (IsWeightIndex(path)) {
     WEIR_RETURN_IF_ERROR(reader->AddIndex());
+  } else if (IsLatestFile(path)) {
+    return Rejected({"W0711", path, "a checkpoint, or the folder of a run",
+                     "the file that names the newest checkpoint of its folder",
+                     "the folder around it"});
   } else {
     WEIR_RETURN_IF_ERROR(reader->AddFile(path));
     reader->metadata_ = reader->files_[0].metadata;
