@@ -153,6 +153,21 @@ TEST(Placement, CopiesOnUnequalMeshesAreTheSameBitsAsOneDevice) {
   EXPECT_EQ(FirstDifference(RunOf(WithStageMeshes(job, {"dp=2", "", "tp=2"})), one), "");
 }
 
+// Draws a number from 0 to limit - 1; `n` counts the draws of a seed.
+int64_t Below(int64_t limit, uint64_t seed, uint64_t* n) {
+  return static_cast<int64_t>(UniformAt(seed, (*n)++) * static_cast<float>(limit));
+}
+
+// Draws the schedule of the job, and how the numbers of its registers are found.
+proto::Job TwoTowersWithDrawnTimes(uint64_t seed, uint64_t* n) {
+  proto::Job job = TwoTowers();
+  job.mutable_pipeline()->set_schedule(Below(3, seed, n) == 0 ? proto::Pipeline::ZERO_BUBBLE
+                                                              : proto::Pipeline::ONE_F_ONE_B);
+  job.mutable_runtime()->set_registers(Below(3, seed, n) == 0 ? proto::Runtime::SOLVED
+                                                              : proto::Runtime::SCHEDULE);
+  return job;
+}
+
 // Draws a mesh for every stage, besides the stages of calls.
 TEST(Placement, RandomMeshesOfStagesTrainAsOneDevice) {
   const TrainRun one = RunOf(WithMesh(TwoTowers(), ""));
@@ -161,15 +176,9 @@ TEST(Placement, RandomMeshesOfStagesTrainAsOneDevice) {
   int trained = 0;
   for (uint64_t seed = 1; seed <= 24; ++seed) {
     uint64_t n = 1000;
-    const auto below = [&](int64_t limit) {
-      return static_cast<int64_t>(UniformAt(seed, n++) * static_cast<float>(limit));
-    };
+    const auto below = [&](int64_t limit) { return Below(limit, seed, &n); };
     const int64_t stages = 2 + below(3);
-    proto::Job job = TwoTowers();
-    job.mutable_pipeline()->set_schedule(below(3) == 0 ? proto::Pipeline::ZERO_BUBBLE
-                                                       : proto::Pipeline::ONE_F_ONE_B);
-    job.mutable_runtime()->set_registers(below(3) == 0 ? proto::Runtime::SOLVED
-                                                       : proto::Runtime::SCHEDULE);
+    proto::Job job = TwoTowersWithDrawnTimes(seed, &n);
     job.mutable_training()->set_zero_stage(static_cast<int>(below(4)));
     Places places;
     for (int64_t i = 0; i < 8; ++i) places.emplace_back(kCalls[i], i * stages / 8);
@@ -237,15 +246,9 @@ TEST(Placement, RandomPlacesTrainAsOneDeviceOrAreRefused) {
   int trained = 0, refused = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     uint64_t n = 0;
-    const auto below = [&](int64_t limit) {
-      return static_cast<int64_t>(UniformAt(seed, n++) * static_cast<float>(limit));
-    };
+    const auto below = [&](int64_t limit) { return Below(limit, seed, &n); };
     const int64_t stages = 2 + below(3);
-    proto::Job job = TwoTowers();
-    job.mutable_pipeline()->set_schedule(below(3) == 0 ? proto::Pipeline::ZERO_BUBBLE
-                                                       : proto::Pipeline::ONE_F_ONE_B);
-    job.mutable_runtime()->set_registers(below(3) == 0 ? proto::Runtime::SOLVED
-                                                       : proto::Runtime::SCHEDULE);
+    proto::Job job = TwoTowersWithDrawnTimes(seed, &n);
     Places places;
     int64_t stage = below(stages);
     for (const char* call : kCalls) {
