@@ -142,6 +142,12 @@ TEST_F(ConvertTest, WhatCannotBeWrittenToItsEndLeavesNothing) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(out));
   EXPECT_TRUE(ExportSafetensors(opened, {out + "/m.safetensors", 100}).ok());
+  {
+    const SmallFiles limit(65536);
+    EXPECT_FALSE(ExportSafetensors(opened, {out + "/m.safetensors", 100}).ok());
+  }
+  EXPECT_TRUE(store::SafetensorsReader::Open(out + "/m.safetensors.index.json").ok())
+      << "the earlier export stays";
   EXPECT_TRUE(WriteFolder(copy, opened.facts, tensors, Existing::kRefuse).ok());
 }
 

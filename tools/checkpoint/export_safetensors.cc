@@ -142,8 +142,8 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
   for (size_t i = 0; i < files.size(); ++i) {
     paths.push_back(
         absl::StrFormat("%s-%05d-of-%05d%s", stem, i + 1, files.size(), std::string(kEnding)));
-    WEIR_RETURN_IF_ERROR(WriteFile(paths.back(), tensors, files[i], metadata));
     unfinished.Add(paths.back());
+    WEIR_RETURN_IF_ERROR(WriteFile(paths.back(), tensors, files[i], metadata));
     for (const std::string& name : files[i]) {
       map[name] = fs::path(paths.back()).filename().string();
       total += BytesOf(tensors.at(name));

@@ -328,6 +328,11 @@ void EarlierShards::RemoveOthers(const std::vector<std::string>& files) const {
   }
 }
 
+void UnfinishedExport::Add(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) files_.push_back(file);
+}
+
 UnfinishedExport::~UnfinishedExport() {
   for (const std::string& file : files_) {
     std::error_code stays;
@@ -361,8 +366,8 @@ absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
                             Assemble(from, weights, planned, writer->entries()[i]));
       WEIR_RETURN_IF_ERROR(writer->Write(i, tensor.data()));
     }
-    WEIR_RETURN_IF_ERROR(writer->Commit());
     unfinished.Add(exported.files[f]);
+    WEIR_RETURN_IF_ERROR(writer->Commit());
   }
   if (files.size() > 1) WEIR_RETURN_IF_ERROR(WriteIndex(exported.files, files));
   unfinished.Finish();

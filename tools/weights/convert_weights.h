@@ -60,19 +60,20 @@ class EarlierShards {
 };
 
 // The files of an export to several files, until its index is written. If the export ends before,
-// the destructor removes them: without an index they are no model, and nobody would look for them.
+// the destructor removes the new ones: without an index they are no model, and nobody would look
+// for them. Those that replace files of an earlier export stay, since its index names them.
 class UnfinishedExport {
  public:
   UnfinishedExport() = default;
   ~UnfinishedExport();
   UnfinishedExport(const UnfinishedExport&) = delete;
   UnfinishedExport& operator=(const UnfinishedExport&) = delete;
-  // Call once the file is in its place.
-  void Add(const std::string& file) { files_.push_back(file); }
+  // Call before the file gets its name.
+  void Add(const std::string& file);
   void Finish() { files_.clear(); }
 
  private:
-  std::vector<std::string> files_;
+  std::vector<std::string> files_;  // the new ones
 };
 
 // Writes the weights in `from`, which has the names of the job, as public tensors. Each file
