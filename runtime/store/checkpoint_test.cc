@@ -327,7 +327,7 @@ TEST(TryFolderTest, SaysWhatAFileSystemRefusesAndLeavesNothing) {
 TEST(CheckpointTest, APathInACheckpointIsKnownUnderAnyName) {
   const TemporaryFolder folder;
   for (const char* name : {"c", "other"}) fs::create_directory(folder.PathFor(name));
-  ASSERT_TRUE(WriteFolderForTest(folder.PathFor("c"), 1, Sample()).ok());
+  ASSERT_TRUE(WriteFolderForTest(folder.PathFor("c"), 4, Sample()).ok());
   const std::string named = folder.PathFor("c/step-000000012"), copy = folder.PathFor("best");
   fs::copy(named, copy, fs::copy_options::recursive);
   folder.Write("other/index.pb", "of another program");
