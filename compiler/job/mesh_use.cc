@@ -130,7 +130,7 @@ struct AxisUse {
   std::set<int64_t> busy;           // coordinates
 };
 
-// Of the functions on stages with this mesh.
+// Returns how the functions on stages with this mesh use the axis.
 AxisUse UseOf(const LogicalPlan& plan, const sbp::Mesh& mesh, int axis) {
   AxisUse use;
   for (const ModelFunction& model_function : plan.module.model.functions) {

@@ -63,9 +63,11 @@ proto::ActorSpec::Phase ToProto(PhaseKind phase) {
 
 class RegisterAllocator {
  public:
-  RegisterAllocator(const LogicalPlan& plan, const RankGraph& graph) : plan_(plan), graph_(graph) {}
+  RegisterAllocator(const LogicalPlan& plan, const RankGraph& graph,
+                    const std::vector<StageTwin>& twins)
+      : plan_(plan), graph_(graph), twins_(twins) {}
 
-  absl::StatusOr<PlanAndArenas> Run(const std::vector<StageTwin>& twins) {
+  absl::StatusOr<PlanAndArenas> Run() {
     out_.set_rank(graph_.rank.value());
     out_.set_num_ranks(static_cast<int>(plan_.places.num_ranks()));
     out_.set_plan_id(plan_.plan_id);
@@ -94,7 +96,7 @@ class RegisterAllocator {
     std::vector<StateHome> homes = AddStates();
     MemoryPlacer placer(std::move(homes), LandingOrders(), &out_);
     PlanAndArenas made;
-    made.arena_bytes = ArenasOf(twins, &placer);
+    if (!twins_.empty()) made.arena_bytes = ArenasOfTwins(&placer);
     placer.Place();
     made.plan = std::move(out_);
     return made;
@@ -102,13 +104,12 @@ class RegisterAllocator {
 
  private:
   // Leaves the slots as they are.
-  std::vector<std::optional<int64_t>> ArenasOf(const std::vector<StageTwin>& twins,
-                                               MemoryPlacer* placer) {
-    std::vector<std::optional<int64_t>> arenas(twins.size());
+  std::vector<std::optional<int64_t>> ArenasOfTwins(MemoryPlacer* placer) {
+    std::vector<std::optional<int64_t>> arenas(twins_.size());
     const std::vector<int> own = Slots();
     if (!slots_are_of_stage_ || !AreWithinLimits()) return arenas;
-    for (size_t i = 0; i < twins.size(); ++i) {
-      const std::optional<std::vector<int>> slots = SlotsOn(twins[i], own);
+    for (size_t i = 0; i < twins_.size(); ++i) {
+      const std::optional<std::vector<int>> slots = SlotsOn(twins_[i], own);
       if (!slots.has_value()) continue;
       SetSlots(*slots);
       if (!AreWithinLimits()) continue;
@@ -228,7 +229,7 @@ class RegisterAllocator {
     }
     spec->set_initial_tokens(static_cast<int>(InitialTokens(tensor)));
     readers_.push_back(tensor.readers);
-    AddShapeTensor(tensor);
+    if (!twins_.empty()) AddShapeTensor(tensor);
   }
 
   // Notes where the shape of a stage has the slots of the last register. All other slots are the
@@ -526,10 +527,12 @@ class RegisterAllocator {
 
   const LogicalPlan& plan_;
   const RankGraph& graph_;
+  const std::vector<StageTwin>& twins_;  // whose arenas are wanted, too
   proto::RankPlan out_;
   IdVector<TensorId, Place> places_;
   IdVector<RegisterId, std::vector<Station>> readers_;  // on all ranks of the stage
-  // By register: its first tensor in StageShape::tensors; none: its slots do not depend on a stage.
+  // Known if there are twins. By register: its first tensor in StageShape::tensors; none: its slots
+  // do not depend on a stage.
   IdVector<RegisterId, std::optional<std::pair<Station, int>>> shape_tensors_;
   bool slots_are_of_stage_ = true;  // times decide about no slots, and the shape has all others
   struct NamedProgram {
@@ -548,7 +551,7 @@ absl::StatusOr<proto::RankPlan> AllocateRegisters(const LogicalPlan& plan, const
 
 absl::StatusOr<PlanAndArenas> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph,
                                                 const std::vector<StageTwin>& twins) {
-  return RegisterAllocator(plan, graph).Run(twins);
+  return RegisterAllocator(plan, graph, twins).Run();
 }
 
 }  // namespace weir::compiler

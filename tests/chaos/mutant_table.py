@@ -349,7 +349,7 @@ _LOST_HOST_MUTANTS = [
     _recovery("grows-for-ever", "The mesh grows again however often its places were lost.",
               Expression(GROWTH_POLICY_HEADER, "lost_again_ > limits_.lost_again_max", "false")),
     _recovery("grows-in-spite-of-failures", "The mesh grows though the policy of restarts has no room.",
-              Statement(RESTART_POLICY, "return num_recent <= limits_.restarts_max;", "return true;")),
+              Statement(RESTART_POLICY, "return RoomAtMs(time_ms) <= time_ms;", "return true;")),
     _recovery("returns-to-a-full-host", "A worker comes back to its host though others have gone there.",
               Expression(HOST_PLACES, "counts[host] < std::max(most, at_start[host])", "true")),
     _recovery("shard-whole-too-early", "A shard of a smaller mesh counts as whole after its first part.",

@@ -190,7 +190,8 @@ class RecoveryJob {
     leaves_out_lost_ = true;
     job_ = smaller->job;
     changed_ = job_;
-    world_.TellStarter(absl::StrCat("the job becomes smaller: ", smaller->text));
+    world_.TellStarter(absl::StrCat("the job becomes smaller: ",
+                                    job::FewerReplicasText(JobOf(scenario_), smaller->job)));
     return true;
   }
 

@@ -78,7 +78,7 @@ class SimulatedFile final : public store::OpenedFile {
     return 0;
   }
 
-  // No operation: it does not touch the disk.
+  // The simulation counts IsAt as no operation, because it does not touch the disk.
   bool IsAt(const std::string& path) override { return disk_->Find(path).node == node_; }
 
  private:

@@ -28,6 +28,7 @@ std::vector<int64_t> RanksToLower(int64_t ranks, int64_t most) {
 
 // Checks that stages which share a plan have the memory of their own plans.
 absl::Status CheckFirstRanks(const compiler::LogicalPlan& logical) {
+  if (logical.places.size() < 2) return absl::OkStatus();
   WEIR_ASSIGN_OR_RETURN(const std::vector<compiler::FirstRank> firsts,
                         compiler::LowerFirstRanks(logical));
   for (int64_t stage = 0; stage < logical.places.size(); ++stage) {

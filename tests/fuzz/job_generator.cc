@@ -17,7 +17,7 @@
 namespace weir::fuzz {
 namespace {
 
-// Of a stage with a mesh of its own.
+// A stage with a mesh of its own has at most this many devices.
 constexpr int64_t kDevicesOfStageMax = 8;
 
 class JobGenerator {

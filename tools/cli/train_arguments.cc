@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -409,12 +410,10 @@ absl::Status TrainArguments::CheckReplicas(const proto::Job& trained) const {
                                                   absl::StrCat("--min-devices ", min_devices),
                                                   "no --min-devices: then the mesh stays"));
   std::vector<std::string> axes;
-  int64_t devices = 1;
-  for (const proto::MeshAxisSpec& axis : trained.mesh().axis()) {
+  for (const proto::MeshAxisSpec& axis : trained.mesh().axis())
     axes.push_back(absl::StrCat(axis.name(), "=", axis.size()));
-    devices *= axis.size();
-  }
   if (job::HasReplicas(trained)) {
+    const int64_t devices = compiler::NumDevices(trained, std::numeric_limits<int64_t>::max());
     if (min_devices <= devices) return absl::OkStatus();
     return Rejected({"W0729", absl::StrCat("--min-devices ", min_devices),
                      absl::StrCat("at most the ", devices, " devices of the mesh (",

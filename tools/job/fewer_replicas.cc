@@ -38,7 +38,6 @@ std::optional<FewerReplicas> WithFewerReplicas(const proto::Job& job, int64_t de
   smaller.job.mutable_mesh()->mutable_axis(axis)->set_size(fewer);
   smaller.job.mutable_training()->set_micro_batches(micro_batches * (replicas / fewer));
   smaller.devices = fewer * devices_each;
-  smaller.text = FewerReplicasText(job, smaller.job);
   return smaller;
 }
 

@@ -20,7 +20,6 @@ bool HasReplicas(const proto::Job& job);
 struct FewerReplicas {
   proto::Job job;
   int64_t devices = 0;  // of its mesh
-  std::string text;     // "dp=1 instead of dp=2, and 2 micro-batches instead of 1", for people
 };
 // Returns the job with the most replicas that fit `devices`, a divisor of those that it has.
 // nullopt: the job has no such axis, or not even one replica fits, or it would have fewer than
@@ -28,8 +27,8 @@ struct FewerReplicas {
 // meshes of their own.
 std::optional<FewerReplicas> WithFewerReplicas(const proto::Job& job, int64_t devices,
                                                int64_t devices_min);
-// Returns the text of FewerReplicas for a job that has run as `before`, perhaps with fewer replicas
-// than as it was written, and goes on as `smaller`.
+// Returns "dp=1 instead of dp=2, and 2 micro-batches instead of 1", for people: a job has run as
+// `before`, and goes on as `smaller`.
 std::string FewerReplicasText(const proto::Job& before, const proto::Job& smaller);
 
 }  // namespace weir::job

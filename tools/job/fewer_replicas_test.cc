@@ -22,7 +22,7 @@ std::string Smaller(const proto::Job& job, int64_t devices, int64_t devices_min 
   if (!smaller.has_value()) return "";
   EXPECT_EQ(smaller->devices,
             smaller->job.mesh().axis(0).size() * smaller->job.mesh().axis(1).size());
-  return smaller->text;
+  return FewerReplicasText(job, smaller->job);
 }
 
 TEST(FewerReplicasTest, TheReplicasThatFitDoTheWorkOfAll) {

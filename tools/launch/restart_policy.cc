@@ -39,12 +39,7 @@ std::string RestartPolicy::NoteReplacement(const std::string& who, int64_t time_
   return "";
 }
 
-bool RestartPolicy::HasRoom(int64_t time_ms) const {
-  const auto num_recent = std::count_if(
-      times_ms_.begin(), times_ms_.end(),
-      [this, time_ms](int64_t failed_ms) { return failed_ms + limits_.window_ms >= time_ms; });
-  return num_recent <= limits_.restarts_max;
-}
+bool RestartPolicy::HasRoom(int64_t time_ms) const { return RoomAtMs(time_ms) <= time_ms; }
 
 int64_t RestartPolicy::RoomAtMs(int64_t time_ms) const {
   const size_t num_allowed = static_cast<size_t>(limits_.restarts_max);

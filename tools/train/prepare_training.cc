@@ -476,8 +476,8 @@ std::string ObstacleToNccl(const proto::Job& job, int processes, int hosts,
   proto::Job with_nccl;  // of the job, its runtime alone counts
   *with_nccl.mutable_runtime() = job.runtime();
   with_nccl.mutable_runtime()->set_collectives(proto::Runtime::NCCL);
-  const auto num_ranks = static_cast<int>(compiler::NumDevices(job, kRanksOfNcclMax));
-  if (num_ranks == kRanksOfNcclMax) return "";  // refused later
+  const auto num_ranks = static_cast<int>(compiler::NumDevices(job, kRanksOfNcclMax + 1));
+  if (num_ranks > kRanksOfNcclMax) return "";  // refused later
   const absl::Status status = CheckCollectives(with_nccl, num_ranks, processes, hosts, machine);
   if (status.ok()) return "";
   const std::optional<Problem> problem = ProblemOf(status);
