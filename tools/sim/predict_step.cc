@@ -20,9 +20,8 @@ bool IsQuick(const compiler::LogicalPlan& plan) {
   double acts = 0;
   for (const proto::ActorSpec& actor : first->actor())
     acts += static_cast<double>(actor.rate().acts_per_step());
-  const int64_t ranks = plan.places.num_ranks();
-  const bool by_stage = ranks > kRanksInFull && plan.places.has_equal_meshes();
-  return acts * static_cast<double>(by_stage ? plan.places.size() : ranks) <= kActsMax;
+  const int64_t ranks = IsBySymmetry(plan) ? plan.places.size() : plan.places.num_ranks();
+  return acts * static_cast<double>(ranks) <= kActsMax;
 }
 
 double PlannedStepNs(const compiler::LogicalPlan& plan) {

@@ -65,15 +65,15 @@ class Simulation {
     const int64_t begin = clock_.NowNs();
     report_.ranks = logical_->places.num_ranks();
     report_.stages = logical_->places.size();
-    const bool equal_stages = logical_->places.has_equal_meshes();
-    if (options_.symmetry == SimulateOptions::Symmetry::kOn && !equal_stages) {
+    if (options_.symmetry == SimulateOptions::Symmetry::kOn &&
+        !logical_->places.has_equal_meshes()) {
       return Rejected({"W0705", absl::StrCat("mesh ", logical_->mesh_text),
                        "stages of one mesh, so that one rank can stand for all of its stage",
                        "stages of unequal meshes", "--symmetry off, which simulates every rank"});
     }
-    symmetrical_ = options_.symmetry == SimulateOptions::Symmetry::kOn ||
-                   (options_.symmetry == SimulateOptions::Symmetry::kAuto &&
-                    report_.ranks > kRanksInFull && equal_stages);
+    symmetrical_ =
+        options_.symmetry == SimulateOptions::Symmetry::kOn ||
+        (options_.symmetry == SimulateOptions::Symmetry::kAuto && IsBySymmetry(*logical_));
     WEIR_ASSIGN_OR_RETURN(ClusterMap map,
                           ClusterMap::Create(cluster_, report_.ranks,
                                              symmetrical_ ? ClusterMap::HostLinks::kDivided

@@ -36,6 +36,10 @@ struct SimulateOptions {
 
 // More ranks than this are simulated by symmetry, unless the options say otherwise.
 inline constexpr int64_t kRanksInFull = 256;
+// Returns whether a simulation with Symmetry::kAuto lets one rank stand for all of its stage.
+inline bool IsBySymmetry(const compiler::LogicalPlan& plan) {
+  return plan.places.num_ranks() > kRanksInFull && plan.places.has_equal_meshes();
+}
 
 struct SimulateReport {
   std::string job, cluster, mesh, plan_id;
