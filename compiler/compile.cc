@@ -119,8 +119,8 @@ void AddPassesBeforeLayouts(LogicalPlan* plan, Module* imported, PassPipeline* p
                  return absl::OkStatus();
                },
                [plan] { return CallsText(plan->module); }});
-  passes->Add({"apply-precision", "parameters and activations to bf16, if the job asks", true,
-               ApplyPrecision});
+  passes->Add({"apply-precision", "parameters and activations to bf16 or f16, if the job asks",
+               true, ApplyPrecision});
   passes->Add({"compute-ahead", "what the micro-batches of a step know of all their data", true,
                ComputeAhead});
   if (plan->mode == PlanMode::kTrain) {

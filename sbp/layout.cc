@@ -239,7 +239,7 @@ absl::Status ValidateLayout(const Layout& layout, const TensorType& type, const 
     if (sbp.is_split()) WEIR_RETURN_IF_ERROR(ValidateSplit(sbp, type, mesh.size(i), where));
     if (!sbp.is_partial()) continue;
     if (!IsReal(type.dtype)) {
-      return Rejected({"W0213", where, "partial values of f32 or bf16 only",
+      return Rejected({"W0213", where, "partial values of f32, bf16 or f16 only",
                        absl::StrCat(ToText(sbp), " of ", Name(type.dtype)), "B or S(i)"});
     }
     if (partial != nullptr && partial->combiner != sbp.combiner) {

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/draw_numbers.h"
 #include "runtime/base/random.h"
+#include "runtime/base/real.h"
 #include "runtime/base/status.h"
 
 namespace weir::actors {
@@ -65,8 +66,9 @@ void ForRanges(const TensorSlice& slice, const FillRows& fill) {
 
 void Store(const TensorSlice& slice, void* memory, int64_t element, float value) {
   switch (slice.dtype) {
-    case DType::kF32: static_cast<float*>(memory)[element] = value; break;
-    case DType::kBF16: static_cast<BFloat16*>(memory)[element] = ToBFloat16(value); break;
+    case DType::kF32:
+    case DType::kBF16:
+    case DType::kF16: SetRealAt(slice.dtype, memory, element, value); break;
     case DType::kI32: static_cast<int32_t*>(memory)[element] = static_cast<int32_t>(value); break;
     case DType::kBool: static_cast<uint8_t*>(memory)[element] = value != 0; break;
   }

@@ -161,7 +161,7 @@ TrainingSettings ImportTraining(const proto::Training& training) {
   settings.seed = training.seed();
   settings.zero_stage = training.zero_stage();
   if (!training.zero_axis().empty()) settings.zero_axis = training.zero_axis();
-  if (training.precision() == proto::Training::BF16) settings.precision = DType::kBF16;
+  settings.precision = DTypeOf(training.precision());
   settings.clip_norm = training.optimizer().clip_norm();
   settings.learning_rates = LearningRatesOf(training);
   settings.optimizer = ImportOptimizer(training.optimizer());
@@ -255,6 +255,14 @@ absl::StatusOr<std::vector<int64_t>> StagesOf(const proto::Rule& rule, int64_t n
 }
 
 }  // namespace
+
+DType DTypeOf(proto::Training::Precision precision) {
+  switch (precision) {
+    case proto::Training::BF16: return DType::kBF16;
+    case proto::Training::F16: return DType::kF16;
+    default: return DType::kF32;
+  }
+}
 
 absl::StatusOr<JobSettings> ImportSettings(const proto::Job& job) {
   JobSettings settings;

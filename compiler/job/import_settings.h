@@ -10,10 +10,14 @@
 #include "compiler/ir/job_settings.h"
 #include "compiler/ir/layout_rules.h"
 #include "proto/job.pb.h"
+#include "runtime/base/dtype.h"
 #include "runtime/base/product.h"
 #include "sbp/mesh.h"
 
 namespace weir::compiler {
+
+// Returns the type in which model functions compute.
+DType DTypeOf(proto::Training::Precision precision);
 
 // Returns the settings. kInvalidArgument (W0476): the job names a schedule that does not exist, or
 // the schedule has no use for pipeline.virtual_stages. Precondition: CheckTraining.

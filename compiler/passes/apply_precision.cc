@@ -20,7 +20,10 @@ struct WidePorts {
 
 bool MakesIntegers(const Node& node) { return node.op == "cast" && node.attrs.Str("to") == "i32"; }
 
-bool IsNarrowCast(const Node& node) { return node.op == "cast" && node.attrs.Str("to") == "bf16"; }
+// Returns whether the node casts to `half`, the type of the job's precision.
+bool IsCastTo(const Node& node, DType half) {
+  return node.op == "cast" && node.attrs.Str("to") == Name(half);
+}
 
 // Returns whether the results of a node have elements of its operands, unchanged.
 bool MovesElements(const Node& node) {
@@ -30,7 +33,7 @@ bool MovesElements(const Node& node) {
 }
 
 // Real numbers that a cast makes integers of, perhaps after their elements were moved. bf16 holds
-// whole numbers up to 256 alone, so these values stay in f32.
+// whole numbers up to 256 alone, and f16 up to 2,048, so these values stay in f32.
 class ExactValues {
  public:
   // `results`: results of the function that must be exact, because of what their readers do.
@@ -119,23 +122,23 @@ WidePorts FindWidePorts(const Module& module, std::set<std::pair<int, int>> exac
   return wide;
 }
 
-// Returns whether some node reads the value, and every reader casts the value to bf16. Such a value
-// needs no other cast.
-bool OnlyCastsRead(const Function& function, ops::ValueId value) {
+// Returns whether some node reads the value, and every reader casts the value to `half`. Such a
+// value needs no other cast.
+bool OnlyCastsRead(const Function& function, ops::ValueId value, DType half) {
   bool read = false;
   for (const Node& node : function.nodes) {
     for (ops::ValueId input : node.inputs) {
       if (input != value) continue;
-      if (node.op != "cast" || node.attrs.Str("to") != "bf16") return false;
+      if (!IsCastTo(node, half)) return false;
       read = true;
     }
   }
   return read;
 }
 
-// An op that makes real numbers of integers or masks makes bf16, too, unless its attribute names
-// the type.
-void MakeNarrowNumbers(Function* function) {
+// An op that makes real numbers of integers or masks makes `half`, too, unless its attribute
+// names the type.
+void MakeNarrowNumbers(DType half, Function* function) {
   for (Node& node : function->nodes) {
     const ops::OpDef* def = ops::OpRegistry::Find(node.op);
     const auto is_real = [function](ops::ValueId input) {
@@ -144,7 +147,7 @@ void MakeNarrowNumbers(Function* function) {
     if (def == nullptr || std::any_of(node.inputs.begin(), node.inputs.end(), is_real)) continue;
     for (const ops::AttrSchema& attr : def->schema.attrs) {
       if (attr.name == "out_dtype" && node.attrs.Str("out_dtype").empty())
-        node.attrs.Set("out_dtype", std::string("bf16"));
+        node.attrs.Set("out_dtype", std::string(Name(half)));
     }
   }
 }
@@ -203,11 +206,12 @@ bool IsWideSum(const Function& function, const Node& node) {
 }
 
 // Infers the types of a function's values, and inserts casts where operands of a node do not match:
-// a cast to f32 makes f32 of a mask or of integers, and other real operands are bf16.
+// a cast to f32 makes f32 of a mask or of integers, and other real operands have the precision of
+// the job.
 class TypeMatching {
  public:
   TypeMatching(const PassContext& context, Function* function)
-      : context_(context), function_(*function) {}
+      : context_(context), half_(context.precision), function_(*function) {}
 
   absl::Status Run() {
     std::set<ops::ValueId> wide_sums;
@@ -217,16 +221,15 @@ class TypeMatching {
     std::vector<Node> given = std::move(function_.nodes);
     function_.nodes.clear();
     for (Node& node : given) {
-      if (!node.outputs.empty() && wide_sums.count(node.outputs[0]) > 0 &&
-          HasInput(node, DType::kBF16)) {
+      if (!node.outputs.empty() && wide_sums.count(node.outputs[0]) > 0 && HasInput(node, half_)) {
         node.attrs.Set("out_dtype", std::string("f32"));
       }
       absl::Status status = Infer(&node);
       if (!status.ok() && node.op == "step_mean") {
-        CastInputs(DType::kBF16, DType::kF32, &node);
+        CastInputs(half_, DType::kF32, &node);
         status = Infer(&node);
-      } else if (!status.ok() && HasInput(node, DType::kBF16) && HasInput(node, DType::kF32)) {
-        CastInputs(DType::kF32, DType::kBF16, &node);
+      } else if (!status.ok() && HasInput(node, half_) && HasInput(node, DType::kF32)) {
+        CastInputs(DType::kF32, half_, &node);
         status = Infer(&node);
       }
       WEIR_RETURN_IF_ERROR(status);
@@ -262,6 +265,7 @@ class TypeMatching {
   }
 
   const PassContext& context_;
+  const DType half_;
   Function& function_;
   std::map<std::pair<ops::ValueId, DType>, ops::ValueId> casts_;  // inserted
 };
@@ -269,7 +273,8 @@ class TypeMatching {
 }  // namespace
 
 absl::Status ApplyPrecision(const PassContext& context, Module* module) {
-  if (context.precision != DType::kBF16) return absl::OkStatus();
+  const DType half = context.precision;
+  if (!IsHalf(half)) return absl::OkStatus();
   std::set<std::pair<int, int>> exact_args;
   std::map<int, std::set<int>> exact_results = FindExactPorts(*module, &exact_args);
   const WidePorts wide = FindWidePorts(*module, std::move(exact_args));
@@ -281,18 +286,18 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       Arg& arg = function.args[a];
       if (function.values[arg.value].type.dtype != DType::kF32) continue;
       if (wide.args.count({static_cast<int>(f), static_cast<int>(a)}) == 0) {
-        function.values[arg.value].type.dtype = DType::kBF16;
+        function.values[arg.value].type.dtype = half;
         continue;
       }
       // The value is cast where it enters.
-      if (OnlyCastsRead(function, arg.value)) continue;
+      if (OnlyCastsRead(function, arg.value, half)) continue;
       const auto stays = [&, value = arg.value](const Node& node) {
         return std::count(node.inputs.begin(), node.inputs.end(), value) == 0 ||
-               (exact.Has(value) && (exact.IsOnTheWay(node) || IsNarrowCast(node)));
+               (exact.Has(value) && (exact.IsOnTheWay(node) || IsCastTo(node, half)));
       };
       if (exact.Has(arg.value) && std::all_of(function.nodes.begin(), function.nodes.end(), stays))
         continue;
-      Node cast = CastNode(arg.value, DType::kBF16, &function);
+      Node cast = CastNode(arg.value, half, &function);
       for (Node& node : function.nodes) {
         if (stays(node)) continue;
         for (ops::ValueId& input : node.inputs) {
@@ -302,7 +307,7 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       casts.push_back(std::move(cast));
     }
     function.nodes.insert(function.nodes.begin(), casts.begin(), casts.end());
-    MakeNarrowNumbers(&function);
+    MakeNarrowNumbers(half, &function);
     WEIR_RETURN_IF_ERROR(TypeMatching(context, &function).Run());
     for (size_t r = 0; r < function.results.size(); ++r) {
       Result& result = function.results[r];
@@ -310,7 +315,7 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       // Losses and metrics are reported in f32.
       const bool in_f32 = value.type.dims.empty() ||
                           wide.results.count({static_cast<int>(f), static_cast<int>(r)}) > 0;
-      if (in_f32 && value.type.dtype == DType::kBF16) {
+      if (in_f32 && value.type.dtype == half) {
         result.value = AddCast(result.value, DType::kF32, &function);
       }
     }

@@ -8,8 +8,8 @@
 
 namespace weir::compiler {
 
-// apply-precision: with bf16, parameters and activations of model functions become bf16 (weights at
-// rest stay f32), and the pass infers types again.
+// apply-precision: with bf16 or f16, parameters and activations of model functions become so
+// (weights at rest stay f32), and the pass infers types again.
 absl::Status ApplyPrecision(const PassContext& context, Module* module);
 
 // compute-ahead: if a step has several micro-batches, a step_mean becomes an argument of its

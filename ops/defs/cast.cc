@@ -12,16 +12,16 @@ OpDef CastDef() {
   def.schema = {
       .name = "cast",
       .doc =
-          "The elements of x in another type. To bf16 rounds to nearest even, to i32 drops "
+          "The elements of x in another type. To bf16 and f16 rounds to nearest even, to i32 drops "
           "the fraction, to bool is true where x is not 0; from bool gives 0 and 1.",
       .inputs = {{.name = "x", .doc = "any shape"}},
       .outputs = {{.name = "y", .doc = "like x, of type `to`"}},
-      .attrs = {{"to", AttrKind::kString, std::nullopt, "f32, bf16, i32 or bool"}},
+      .attrs = {{"to", AttrKind::kString, std::nullopt, "f32, bf16, f16, i32 or bool"}},
       .factors = "... -> ...; linear in x (real to real)",
       .moves_elements = true};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     std::string to = in.attrs.Str("to");
-    WEIR_RETURN_IF_ERROR(CheckChoice("to", to, {"f32", "bf16", "i32", "bool"}));
+    WEIR_RETURN_IF_ERROR(CheckChoice("to", to, {"f32", "bf16", "f16", "i32", "bool"}));
     return std::vector<sbp::TensorType>{sbp::TensorType{*DTypeFromName(to), in.inputs[0].dims}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {

@@ -137,7 +137,8 @@ TEST(TypeText, AnElementTypeOfAnotherLibraryHasItsPlaceTaker) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> meant = {
       {"i32", {"int64", "int32", "i64", "long", "int", "u8", "torch.int64"}},
       {"f32", {"float32", "float", "double", "f64", "torch.float32"}},
-      {"bf16", {"half", "float16", "bfloat16"}},
+      {"bf16", {"bfloat16"}},
+      {"f16", {"half", "float16", "fp16"}},
       {"bool", {"boolean", "torch.bool"}}};
   for (const auto& [type, foreign] : meant) {
     for (const std::string& name : foreign) {

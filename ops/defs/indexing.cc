@@ -326,7 +326,7 @@ OpDef OneHotDef() {
       .outputs = {{.name = "y", .doc = "[..., v]"}},
       .attrs = {ToAttr(),
                 {"out_dtype", AttrKind::kString, std::string(),
-                 "element type of y; empty: f32, or bf16 in a job of that precision"}},
+                 "element type of y; empty: f32, or the type of the precision of the job"}},
       .factors = "... -> ... v"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<Types> {
     OperandCheck check(in, {"ids"});

@@ -36,8 +36,8 @@ OperandCheck& OperandCheck::Fail(const Problem& problem) {
 
 OperandCheck& OperandCheck::Real(int i) {
   if (Skip(i) || IsReal(type(i).dtype)) return *this;
-  return Fail({"W0309", "", absl::StrCat("real elements (f32 or bf16) in ", name(i)), Operand(i),
-               "cast to f32 before this op"});
+  return Fail({"W0309", "", absl::StrCat("real elements (f32, bf16 or f16) in ", name(i)),
+               Operand(i), "cast to f32 before this op"});
 }
 
 OperandCheck& OperandCheck::Is(int i, DType dtype) {
@@ -147,7 +147,7 @@ absl::Status CheckNotNegative(const Attributes& attrs, const std::string& name) 
 
 absl::StatusOr<DType> RealDType(const std::string& attr, const std::string& value, DType fallback) {
   if (value.empty()) return fallback;
-  WEIR_RETURN_IF_ERROR(CheckChoice(attr, value, {"f32", "bf16"}));
+  WEIR_RETURN_IF_ERROR(CheckChoice(attr, value, {"f32", "bf16", "f16"}));
   return *DTypeFromName(value);
 }
 

@@ -30,20 +30,21 @@ std::string Quote(const std::string& text) { return absl::StrCat("\"", text, "\"
 // Returns the element type that a type of another library, or a misspelt one, stands for.
 std::string MeantElementType(std::string name) {
   static const auto* const kForeign = new std::map<std::string, std::string>{
-      {"float", "f32"},     {"float32", "f32"},  {"fp32", "f32"},    {"double", "f32"},
-      {"float64", "f32"},   {"f64", "f32"},      {"fp64", "f32"},    {"real", "f32"},
-      {"half", "bf16"},     {"float16", "bf16"}, {"f16", "bf16"},    {"fp16", "bf16"},
-      {"bfloat16", "bf16"}, {"int", "i32"},      {"integer", "i32"}, {"long", "i32"},
-      {"short", "i32"},     {"byte", "i32"},     {"int8", "i32"},    {"int16", "i32"},
-      {"int32", "i32"},     {"int64", "i32"},    {"i8", "i32"},      {"i16", "i32"},
-      {"i64", "i32"},       {"uint8", "i32"},    {"uint16", "i32"},  {"uint32", "i32"},
-      {"uint64", "i32"},    {"u8", "i32"},       {"u16", "i32"},     {"u32", "i32"},
-      {"u64", "i32"},       {"boolean", "bool"}, {"mask", "bool"},   {"b1", "bool"}};
+      {"float", "f32"},    {"float32", "f32"}, {"fp32", "f32"},   {"double", "f32"},
+      {"float64", "f32"},  {"f64", "f32"},     {"fp64", "f32"},   {"real", "f32"},
+      {"half", "f16"},     {"float16", "f16"}, {"fp16", "f16"},   {"bfloat16", "bf16"},
+      {"int", "i32"},      {"integer", "i32"}, {"long", "i32"},   {"short", "i32"},
+      {"byte", "i32"},     {"int8", "i32"},    {"int16", "i32"},  {"int32", "i32"},
+      {"int64", "i32"},    {"i8", "i32"},      {"i16", "i32"},    {"i64", "i32"},
+      {"uint8", "i32"},    {"uint16", "i32"},  {"uint32", "i32"}, {"uint64", "i32"},
+      {"u8", "i32"},       {"u16", "i32"},     {"u32", "i32"},    {"u64", "i32"},
+      {"boolean", "bool"}, {"mask", "bool"},   {"b1", "bool"}};
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   name = name.substr(name.rfind('.') + 1);  // torch.float32
   const auto foreign = kForeign->find(name);
   if (foreign != kForeign->end()) return foreign->second;
-  const std::string nearest = Nearest(name, std::vector<std::string>{"f32", "bf16", "i32", "bool"});
+  const std::string nearest =
+      Nearest(name, std::vector<std::string>{"f32", "bf16", "f16", "i32", "bool"});
   return nearest.empty() ? "f32" : nearest;
 }
 
@@ -217,13 +218,14 @@ absl::StatusOr<std::vector<sbp::TensorDim>> ParseDims(const std::string& text,
 absl::StatusOr<sbp::TensorType> ParseType(const std::string& text, const DimTable& table) {
   std::string all = Trim(text);
   if (all.empty())
-    return Rejected({"W0311", "", "a type: an element type (f32, bf16, i32, bool) and dimensions",
-                     "none", "type: \"f32[rows, columns]\", with names of `dim`"});
+    return Rejected({"W0311", "",
+                     "a type: an element type (f32, bf16, f16, i32, bool) and dimensions", "none",
+                     "type: \"f32[rows, columns]\", with names of `dim`"});
   size_t open = all.find('[');
   std::string name = Trim(all.substr(0, open));
   auto dtype = DTypeFromName(name);
   if (!dtype) {
-    return Rejected({"W0311", "", "an element type (f32, bf16, i32, bool) and dimensions",
+    return Rejected({"W0311", "", "an element type (f32, bf16, f16, i32, bool) and dimensions",
                      Quote(all), MeantType(all)});
   }
   if (open == std::string::npos) return sbp::TensorType{*dtype, {}};

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/random.h"
+#include "runtime/base/real.h"
 
 namespace weir::ops {
 namespace {
@@ -99,8 +100,9 @@ void HostTensor::Allocate() {
 
 double HostTensor::Get(int64_t i) const {
   switch (slice_.dtype) {
-    case DType::kF32: return static_cast<const float*>(data())[i];
-    case DType::kBF16: return ToFloat(static_cast<const BFloat16*>(data())[i]);
+    case DType::kF32:
+    case DType::kBF16:
+    case DType::kF16: return RealAt(slice_.dtype, data(), i);
     case DType::kI32: return static_cast<const int32_t*>(data())[i];
     case DType::kBool: return static_cast<const uint8_t*>(data())[i];
   }
@@ -109,10 +111,9 @@ double HostTensor::Get(int64_t i) const {
 
 void HostTensor::Set(int64_t i, double value) {
   switch (slice_.dtype) {
-    case DType::kF32: static_cast<float*>(data())[i] = static_cast<float>(value); return;
+    case DType::kF32:
     case DType::kBF16:
-      static_cast<BFloat16*>(data())[i] = ToBFloat16(static_cast<float>(value));
-      return;
+    case DType::kF16: SetRealAt(slice_.dtype, data(), i, static_cast<float>(value)); return;
     case DType::kI32: static_cast<int32_t*>(data())[i] = static_cast<int32_t>(value); return;
     case DType::kBool: static_cast<uint8_t*>(data())[i] = value != 0; return;
   }

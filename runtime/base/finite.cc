@@ -47,6 +47,7 @@ bool AllFinite(DType dtype, const void* data, int64_t count) {
   switch (dtype) {
     case DType::kF32: return AllFiniteBits<uint32_t, 0x7f800000u>(bytes, count);
     case DType::kBF16: return AllFiniteBits<uint16_t, 0x7f80u>(bytes, count);
+    case DType::kF16: return AllFiniteBits<uint16_t, 0x7c00u>(bytes, count);
     case DType::kI32:
     case DType::kBool: return true;
   }
@@ -58,6 +59,7 @@ NonfiniteCount CountNonfinite(DType dtype, const void* data, int64_t count) {
   switch (dtype) {
     case DType::kF32: return CountBits<uint32_t, 0x7f800000u, 0x007fffffu>(bytes, count);
     case DType::kBF16: return CountBits<uint16_t, 0x7f80u, 0x007fu>(bytes, count);
+    case DType::kF16: return CountBits<uint16_t, 0x7c00u, 0x03ffu>(bytes, count);
     case DType::kI32:
     case DType::kBool: return {};
   }

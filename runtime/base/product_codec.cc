@@ -29,10 +29,10 @@ absl::StatusOr<ProductChoice> ProductChoiceOf(const proto::ProductWayChoice& cho
   const proto::ProductClass& of = choice.of();
   const std::optional<DType> operands = DTypeFromName(of.operands());
   if (!operands.has_value() || !IsReal(*operands))
-    return rejected(".of.operands", "f32 or bf16", absl::StrCat("\"", of.operands(), "\""));
+    return rejected(".of.operands", "f32, bf16 or f16", absl::StrCat("\"", of.operands(), "\""));
   const std::optional<DType> result = of.result().empty() ? operands : DTypeFromName(of.result());
   if (!result.has_value() || !IsReal(*result))
-    return rejected(".of.result", "f32 or bf16", absl::StrCat("\"", of.result(), "\""));
+    return rejected(".of.result", "f32, bf16 or f16", absl::StrCat("\"", of.result(), "\""));
   const auto [least, most] = std::minmax({of.m(), of.n(), of.k()});
   if (least <= 0 || most > kSizeMax)
     return rejected(".of", absl::StrCat("m, n and k from 1 to ", kSizeMax),

@@ -49,8 +49,7 @@ absl::Status Broken(const CommunicatorSpec& spec, const std::string& text,
 }
 
 bool IsMovable(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kI32 ||
-         dtype == DType::kBool;
+  return IsReal(dtype) || dtype == DType::kI32 || dtype == DType::kBool;
 }
 
 // Returns what is wrong with `count` elements at `at`, or "".
@@ -236,7 +235,7 @@ absl::Status WarmUp(Communicator* communicator, char* scratch, device::CudaStrea
   char* const to = scratch + size * kWarmUpBlock;
   for (const Operation::Kind kind : {Operation::Kind::kAllReduce, Operation::Kind::kReduceScatter,
                                      Operation::Kind::kAllGather, Operation::Kind::kAllToAll}) {
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       WEIR_RETURN_IF_ERROR(communicator->Run(
           {.kind = kind, .dtype = dtype, .count = kWarmUpElements, .from = scratch, .to = to},
           stream));

@@ -27,7 +27,7 @@ class CollectiveConformance
     : public ::testing::TestWithParam<std::tuple<CollectiveFixtureFactory, int>> {
  protected:
   static constexpr int64_t kLarge = 100'003;  // odd
-  static constexpr DType kNumbers[] = {DType::kF32, DType::kBF16, DType::kI32};
+  static constexpr DType kNumbers[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kI32};
 
   void SetUp() override {
     fixture_ = std::get<0>(GetParam())();
@@ -217,7 +217,7 @@ TEST_P(CollectiveConformance, SendReceiveMovesUnevenMessagesInOrder) {
   fixture_->OnEachRank(size_, [&](int rank, CollectiveSeat* seat) {
     const std::unique_ptr<Communicator> communicator = Make(seat, SpecOf(rank, seat));
     if (communicator == nullptr) return;
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI32, DType::kBool}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI32, DType::kBool}) {
       const auto numbers = [&](int from, int to, int k) {
         std::vector<double> values = Numbers(from * 5 + to, k, length(from, to, k));
         if (dtype == DType::kBool) {
@@ -322,7 +322,7 @@ TEST_P(CollectiveConformance, SeveralGroupsWorkInOnePlannedOrder) {
 }
 
 TEST_P(CollectiveConformance, SumsHaveTheSameBitsOnAllRanks) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     fixture_ = std::get<0>(GetParam())();
     fixture_->OnEachRank(size_, [&](int rank, CollectiveSeat* seat) {
       CommunicatorSpec spec = SpecOf(rank, seat, Name(dtype));

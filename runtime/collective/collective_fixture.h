@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/real.h"
 #include "runtime/collective/collective.h"
 
 namespace weir::collective {
@@ -47,12 +48,11 @@ inline std::vector<char> Encoded(DType dtype, const std::vector<double>& numbers
   std::vector<char> bytes(numbers.size() * SizeOf(dtype));
   for (size_t i = 0; i < numbers.size(); ++i) {
     char* const at = bytes.data() + i * SizeOf(dtype);
-    const float real = static_cast<float>(numbers[i]);
-    const BFloat16 half = ToBFloat16(real);
     const int32_t whole = static_cast<int32_t>(numbers[i]);
     switch (dtype) {
-      case DType::kF32: std::memcpy(at, &real, 4); break;
-      case DType::kBF16: std::memcpy(at, &half, 2); break;
+      case DType::kF32:
+      case DType::kBF16:
+      case DType::kF16: SetRealAt(dtype, at, 0, static_cast<float>(numbers[i])); break;
       case DType::kI32: std::memcpy(at, &whole, 4); break;
       case DType::kBool: *at = whole != 0 ? 1 : 0; break;
     }
@@ -64,12 +64,11 @@ inline std::vector<double> Decoded(DType dtype, const std::vector<char>& bytes) 
   std::vector<double> numbers(bytes.size() / SizeOf(dtype));
   for (size_t i = 0; i < numbers.size(); ++i) {
     const char* const at = bytes.data() + i * SizeOf(dtype);
-    float real;
-    BFloat16 half;
     int32_t whole;
     switch (dtype) {
-      case DType::kF32: std::memcpy(&real, at, 4), numbers[i] = real; break;
-      case DType::kBF16: std::memcpy(&half, at, 2), numbers[i] = ToFloat(half); break;
+      case DType::kF32:
+      case DType::kBF16:
+      case DType::kF16: numbers[i] = RealAt(dtype, at, 0); break;
       case DType::kI32: std::memcpy(&whole, at, 4), numbers[i] = whole; break;
       case DType::kBool: numbers[i] = *at; break;
     }

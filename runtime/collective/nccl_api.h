@@ -27,7 +27,7 @@ enum class NcclResult : int {
   kInProgress = 7,
 };
 enum class NcclRedOp : int { kSum = 0, kMax = 2 };
-enum class NcclDataType : int { kUint8 = 1, kInt32 = 2, kFloat32 = 7, kBfloat16 = 9 };
+enum class NcclDataType : int { kUint8 = 1, kInt32 = 2, kFloat16 = 6, kFloat32 = 7, kBfloat16 = 9 };
 
 // The configuration as of NCCL 2.18. A later library reads the version, and takes its own defaults
 // for what came later.

@@ -24,6 +24,7 @@ NcclDataType TypeOf(DType dtype) {
   switch (dtype) {
     case DType::kF32: return NcclDataType::kFloat32;
     case DType::kBF16: return NcclDataType::kBfloat16;
+    case DType::kF16: return NcclDataType::kFloat16;
     case DType::kI32: return NcclDataType::kInt32;
     case DType::kBool: break;
   }

@@ -89,6 +89,7 @@ TEST(NcclLibraryTest, TheDeclarationsAreThoseOfNcclsHeader) {
   EXPECT_EQ(static_cast<int>(NcclDataType::kInt32), ncclInt32);
   EXPECT_EQ(static_cast<int>(NcclDataType::kFloat32), ncclFloat32);
   EXPECT_EQ(static_cast<int>(NcclDataType::kBfloat16), ncclBfloat16);
+  EXPECT_EQ(static_cast<int>(NcclDataType::kFloat16), ncclFloat16);
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
   const NcclConfig ours;
   EXPECT_EQ(ours.magic, theirs.magic);

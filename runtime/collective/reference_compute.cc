@@ -7,30 +7,17 @@
 #include <map>
 #include <utility>
 
+#include "runtime/base/real.h"
+
 namespace weir::collective {
 namespace {
 
 // A number as it is combined, and as it is stored.
-struct F32 {
+template <DType dtype>
+struct Real {
   using Sum = float;
-  static Sum Load(const char* at) {
-    float x;
-    std::memcpy(&x, at, sizeof(x));
-    return x;
-  }
-  static void Store(Sum x, char* at) { std::memcpy(at, &x, sizeof(x)); }
-};
-struct BF16 {
-  using Sum = float;
-  static Sum Load(const char* at) {
-    BFloat16 x;
-    std::memcpy(&x, at, sizeof(x));
-    return ToFloat(x);
-  }
-  static void Store(Sum sum, char* at) {
-    const BFloat16 x = ToBFloat16(sum);
-    std::memcpy(at, &x, sizeof(x));
-  }
+  static Sum Load(const char* at) { return RealAt(dtype, at, 0); }
+  static void Store(Sum sum, char* at) { SetRealAt(dtype, at, 0, sum); }
 };
 // Sums of i32 wrap, which unsigned arithmetic does.
 struct I32 {
@@ -75,8 +62,9 @@ std::vector<char> Reduce(const std::vector<Operation>& operations, int64_t count
 
 std::vector<char> Reduce(const std::vector<Operation>& operations, int64_t count) {
   switch (operations[0].dtype) {
-    case DType::kF32: return Reduce<F32>(operations, count);
-    case DType::kBF16: return Reduce<BF16>(operations, count);
+    case DType::kF32: return Reduce<Real<DType::kF32>>(operations, count);
+    case DType::kBF16: return Reduce<Real<DType::kBF16>>(operations, count);
+    case DType::kF16: return Reduce<Real<DType::kF16>>(operations, count);
     case DType::kI32:
     case DType::kBool: break;  // a bool is not combined
   }

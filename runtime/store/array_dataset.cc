@@ -78,7 +78,8 @@ std::string ElementHint(const FeedRequest& request, const StoredArray& array, bo
       return absl::StrCat("data { arrays { scale { name: \"", request.feed,
                           "\" by: ", array.type() == ElementType::kU8 ? "0.00392156862745098" : "1",
                           " } } }, which makes real numbers of the integers");
-    case DType::kBF16: break;
+    case DType::kBF16:
+    case DType::kF16: break;
   }
   return "give the input the type f32";
 }

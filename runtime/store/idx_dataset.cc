@@ -115,7 +115,7 @@ class IdxDataset : public Dataset {
   absl::Status FillImages(const LabelledImages& from, const BatchPosition& position,
                           const TensorSlice& slice, T* to, Convert&& convert) const {
     int64_t pixels = from.pixels();
-    bool fits = slice.dtype != DType::kBF16 && !slice.shape.empty();
+    bool fits = !IsHalf(slice.dtype) && !slice.shape.empty();
     TensorSlice image;  // what one row takes of an image
     if (fits) {
       image.shape.assign(slice.shape.begin() + 1, slice.shape.end());

@@ -22,6 +22,7 @@ const char* DescrOf(DType dtype) {
   switch (dtype) {
     case DType::kI32: return "<i4";
     case DType::kBool: return "|b1";
+    case DType::kF16: return "<f2";
     case DType::kF32:
     case DType::kBF16: break;
   }

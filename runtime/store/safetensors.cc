@@ -19,9 +19,9 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/checksum.h"
 #include "runtime/base/problem.h"
+#include "runtime/base/real.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
-#include "runtime/store/half.h"
 #include "runtime/store/safetensors_header.h"
 #include "runtime/store/shared_runs.h"
 #include "runtime/store/slice_runs.h"
@@ -33,29 +33,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-// Returns element i of stored reals as float. Stored data need not be aligned.
-float LoadReal(const std::string& dtype, const uint8_t* data, int64_t i) {
-  if (dtype == "F32") {
-    float value;
-    memcpy(&value, data + 4 * i, 4);
-    return value;
-  }
-  uint16_t bits;
-  memcpy(&bits, data + 2 * i, 2);
-  return dtype == "BF16" ? ToFloat(BFloat16{bits}) : HalfToFloat(bits);
-}
-
-void ConvertReals(const std::string& dtype, const uint8_t* from, int64_t count, DType to,
-                  uint8_t* out) {
-  for (int64_t i = 0; i < count; ++i) {
-    float value = LoadReal(dtype, from, i);
-    if (to == DType::kF32) {
-      memcpy(out + 4 * i, &value, 4);
-    } else {
-      BFloat16 narrow = ToBFloat16(value);
-      memcpy(out + 2 * i, &narrow.bits, 2);
-    }
-  }
+// Stored data need not be aligned.
+void ConvertReals(DType from, const uint8_t* data, int64_t count, DType to, uint8_t* out) {
+  for (int64_t i = 0; i < count; ++i) SetRealAt(to, out, i, RealAt(from, data, i));
 }
 
 absl::Status DamagedFile(const std::string& path, const std::string& expected,
@@ -344,7 +324,7 @@ absl::StatusOr<StoredElements> SafetensorsReader::ElementsOf(const std::string& 
   elements.shards_ = shards_.get();
   elements.name_ = &it->first;
   elements.shape_ = &tensor.shape;
-  elements.stored_ = &tensor.dtype;
+  elements.stored_ = DTypeFromStoredName(tensor.dtype).value_or(dtype);
   elements.width_ = StoredWidth(tensor.dtype);
   elements.dtype_ = dtype;
   return elements;
@@ -358,7 +338,7 @@ void StoredElements::CopyFrom(const uint8_t* data, int64_t first, int64_t stride
   if (stride == 1 && same_) {
     memcpy(to, from, static_cast<size_t>(count * width_));
   } else if (stride == 1) {
-    ConvertReals(*stored_, from, count, dtype_, to);
+    ConvertReals(stored_, from, count, dtype_, to);
   } else if (same_ && width_ == 4) {
     for (int64_t i = 0; i < count; ++i) memcpy(to + 4 * i, from + 4 * stride * i, 4);
   } else {
@@ -367,7 +347,7 @@ void StoredElements::CopyFrom(const uint8_t* data, int64_t first, int64_t stride
       if (same_) {
         memcpy(to + out_width * i, element, static_cast<size_t>(width_));
       } else {
-        ConvertReals(*stored_, element, 1, dtype_, to + out_width * i);
+        ConvertReals(stored_, element, 1, dtype_, to + out_width * i);
       }
     }
   }

@@ -57,12 +57,12 @@ class StoredElements {
 
   const uint8_t* data_ = nullptr;  // null: the elements lie in shards
   const CheckpointShards* shards_ = nullptr;
-  const std::string* name_ = nullptr;    // of the tensor, in shards
-  const Shape* shape_ = nullptr;         // likewise
-  const std::string* stored_ = nullptr;  // the dtype of the file
-  int64_t width_ = 0;                    // its bytes
-  DType dtype_ = DType::kF32;            // of the copies
-  bool same_ = false;                    // no conversion
+  const std::string* name_ = nullptr;  // of the tensor, in shards
+  const Shape* shape_ = nullptr;       // likewise
+  DType stored_ = DType::kF32;         // of the file, if it is another one
+  int64_t width_ = 0;                  // its bytes
+  DType dtype_ = DType::kF32;          // of the copies
+  bool same_ = false;                  // no conversion
 };
 
 class SafetensorsReader {

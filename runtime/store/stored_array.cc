@@ -13,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status.h"
-#include "runtime/store/half.h"
 #include "runtime/store/npy_header.h"
 #include "runtime/store/safetensors.h"
 #include "runtime/store/zip_directory.h"
@@ -76,7 +75,7 @@ int64_t FirstRefused(ElementType type, const uint8_t* bytes, int64_t count, Conv
     case ElementType::kU64: return all([&](int64_t i) { return ElementAt<uint64_t>(bytes, i); });
     case ElementType::kI64: return all([&](int64_t i) { return ElementAt<int64_t>(bytes, i); });
     case ElementType::kF16:
-      return all([&](int64_t i) { return HalfToFloat(ElementAt<uint16_t>(bytes, i)); });
+      return all([&](int64_t i) { return ToFloat(Float16{ElementAt<uint16_t>(bytes, i)}); });
     case ElementType::kBF16:
       return all([&](int64_t i) { return ToFloat(BFloat16{ElementAt<uint16_t>(bytes, i)}); });
     case ElementType::kF32: return all([&](int64_t i) { return ElementAt<float>(bytes, i); });
@@ -254,7 +253,8 @@ bool Converts(ElementType from, DType to, bool has_scale) {
     case DType::kF32: return !IsInteger(from);
     case DType::kI32:
     case DType::kBool: return !IsReal(from);
-    case DType::kBF16: break;
+    case DType::kBF16:
+    case DType::kF16: break;
   }
   return false;
 }

@@ -17,14 +17,22 @@ const char* StoredName(DType dtype) {
   switch (dtype) {
     case DType::kF32: return "F32";
     case DType::kBF16: return "BF16";
+    case DType::kF16: return "F16";
     case DType::kI32: return "I32";
     case DType::kBool: return "BOOL";
   }
   return "?";
 }
 
+std::optional<DType> DTypeFromStoredName(const std::string& dtype) {
+  for (const DType known : {DType::kF32, DType::kBF16, DType::kF16, DType::kI32, DType::kBool})
+    if (dtype == StoredName(known)) return known;
+  return std::nullopt;
+}
+
 bool IsStoredReal(const std::string& dtype) {
-  return dtype == "F32" || dtype == "BF16" || dtype == "F16";
+  const std::optional<DType> known = DTypeFromStoredName(dtype);
+  return known.has_value() && IsReal(*known);
 }
 
 }  // namespace weir::store

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/base/dtype.h"
@@ -12,6 +13,8 @@ namespace weir::store {
 int64_t StoredWidth(const std::string& dtype);
 // Returns the name of a type: "F32".
 const char* StoredName(DType dtype);
+// Returns the type of a name: "F32" is kF32. Names of other types have none.
+std::optional<DType> DTypeFromStoredName(const std::string& dtype);
 // Returns whether values of the type convert between each other: F32, BF16 and F16.
 bool IsStoredReal(const std::string& dtype);
 

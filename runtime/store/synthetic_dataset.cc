@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
   std::map<std::string, Draw> draws;
   for (const FeedRequest& request : options.requests) {
     const std::string where = absl::StrCat("input ", request.input, " of main");
-    if (request.shape.empty() || request.dtype == DType::kBF16) {
+    if (request.shape.empty() || IsHalf(request.dtype)) {
       return Rejected(
           {"W0056", where,
            "f32[samples, ...], i32[samples, ...] or bool[samples, ...] for synthetic data",

@@ -269,7 +269,7 @@ class JobGenerator {
     training->set_seed(1 + Below(1000));
     training->set_zero_stage(OneOf({0, 0, 1, 2, 3, 3}));
     if (OneIn(6)) training->set_zero_axis(OneOf({"dp", "sp", "tp"}));
-    training->set_precision(OneIn(4) ? proto::Training::BF16 : proto::Training::F32);
+    if (OneIn(3)) training->set_precision(OneIn(2) ? proto::Training::BF16 : proto::Training::F16);
     if (OneIn(2)) {
       training->mutable_optimizer()->mutable_sgd()->set_momentum(OneIn(2) ? 0.9 : 0);
     } else {

@@ -22,7 +22,7 @@ constexpr int64_t kSteps = 2;
 constexpr int64_t kDevicesMax = 24;
 // The tolerance for a loss near 1: the sums have another order, over a handful of small layers.
 constexpr double kToleranceF32 = 2e-4;
-constexpr double kToleranceBF16 = 5e-2;
+constexpr double kToleranceHalf = 5e-2;
 // A model with a larger loss amplifies rounding.
 constexpr double kLossMax = 30;
 
@@ -92,7 +92,7 @@ absl::StatusOr<std::string> TrainOnMeshAndAlone(const proto::Job& job) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<double> expected, Losses(alone));
   WEIR_ASSIGN_OR_RETURN(const std::vector<double> found, Losses(job));
   const double tolerance =
-      job.training().precision() == proto::Training::BF16 ? kToleranceBF16 : kToleranceF32;
+      job.training().precision() == proto::Training::F32 ? kToleranceF32 : kToleranceHalf;
   for (size_t step = 0; step < expected.size(); ++step) {
     if (!(std::abs(expected[step]) < kLossMax)) break;
     if (step < found.size() && std::abs(found[step] - expected[step]) <=

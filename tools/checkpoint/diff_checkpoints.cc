@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/stored_dtype.h"
 #include "tools/checkpoint/tensor_pieces.h"
 
 namespace weir::checkpoint {
@@ -40,7 +41,8 @@ absl::StatusOr<std::optional<TensorDiff>> DiffOf(const std::string& name, const 
                                                  const OpenTensors& b) {
   const store::TensorFacts &left = a.tensors.at(name), &right = b.tensors.at(name);
   TensorDiff diff{name, TensorDiff::Kind::kOtherType, TypeText(left), TypeText(right)};
-  const std::optional<DType> held = HeldAs(left.dtype), other = HeldAs(right.dtype);
+  const std::optional<DType> held = store::DTypeFromStoredName(left.dtype),
+                             other = store::DTypeFromStoredName(right.dtype);
   if (left.shape != right.shape || !held.has_value() || !other.has_value() ||
       IsReal(*held) != IsReal(*other) || (!IsReal(*held) && *held != *other))
     return diff;

@@ -76,12 +76,4 @@ absl::StatusOr<OpenTensors> OpenSound(const std::string& path) {
   return opened;
 }
 
-std::optional<DType> HeldAs(const std::string& stored_dtype) {
-  if (stored_dtype == "F32" || stored_dtype == "F16") return DType::kF32;
-  if (stored_dtype == "BF16") return DType::kBF16;
-  if (stored_dtype == "I32") return DType::kI32;
-  if (stored_dtype == "BOOL") return DType::kBool;
-  return std::nullopt;
-}
-
 }  // namespace weir::checkpoint

@@ -29,7 +29,4 @@ absl::StatusOr<OpenTensors> Open(const std::string& path);
 // Opens, and checks all values: the transition gate of a folder, or the checksums of a file.
 absl::StatusOr<OpenTensors> OpenSound(const std::string& path);
 
-// Returns the type in which the values of a stored tensor are held without loss; nullopt: none.
-std::optional<DType> HeldAs(const std::string& stored_dtype);
-
 }  // namespace weir::checkpoint

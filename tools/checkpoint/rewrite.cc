@@ -132,9 +132,10 @@ absl::Status Rename(const std::string& text, const std::string& path,
 absl::Status Cast(const std::string& text, const std::string& path,
                   std::map<std::string, NewTensor>* tensors) {
   WEIR_ASSIGN_OR_RETURN(const PatternAndValue pair,
-                        ParsePair("--cast", text, "NAME=F32 or NAME=BF16"));
-  if (pair.value != "F32" && pair.value != "BF16")
-    return BadEdit("--cast " + text, "NAME=F32 or NAME=BF16", pair.value, "");
+                        ParsePair("--cast", text, "NAME=F32, NAME=BF16 or NAME=F16"));
+  const std::optional<DType> to = store::DTypeFromStoredName(pair.value);
+  if (!to.has_value() || !IsReal(*to))
+    return BadEdit("--cast " + text, "NAME=F32, NAME=BF16 or NAME=F16", pair.value, "");
   bool fits = false;
   for (auto& [name, tensor] : *tensors) {
     if (!Match(pair.pattern, name, tensor).has_value()) continue;
@@ -143,7 +144,7 @@ absl::Status Cast(const std::string& text, const std::string& path,
       return BadEdit(absl::StrCat("--cast ", text, ", tensor ", name), "a tensor of reals",
                      store::StoredName(tensor.dtype), "");
     }
-    tensor.dtype = pair.value == "F32" ? DType::kF32 : DType::kBF16;
+    tensor.dtype = *to;
   }
   return fits ? absl::OkStatus() : FitsNothing("--cast", pair.pattern, *tensors, path);
 }
@@ -153,7 +154,7 @@ absl::Status Cast(const std::string& text, const std::string& path,
 absl::StatusOr<std::map<std::string, NewTensor>> AllOf(const OpenTensors& opened) {
   std::map<std::string, NewTensor> tensors;
   for (const auto& [name, tensor] : opened.tensors) {
-    const std::optional<DType> dtype = HeldAs(tensor.dtype);
+    const std::optional<DType> dtype = store::DTypeFromStoredName(tensor.dtype);
     if (!dtype.has_value()) {
       return Rejected({"W0723", absl::StrCat(opened.reader->path(), ", tensor ", name),
                        "a tensor of F32, BF16, F16, I32 or BOOL", tensor.dtype,

@@ -48,7 +48,7 @@ absl::StatusOr<std::map<std::string, NewTensor>> AllOf(const OpenTensors& opened
 struct Edits {
   std::vector<std::string> drop;    // patterns of names (tools/weights/name_pattern.h)
   std::vector<std::string> rename;  // "PATTERN=NAME"
-  std::vector<std::string> cast;    // "PATTERN=F32" or "=BF16"
+  std::vector<std::string> cast;    // "PATTERN=F32", "=BF16" or "=F16"
 };
 // Applies the edits to the names. A pattern that fits a weight also takes its optimiser states
 // along ("wq/adam_m" with "wq"). kInvalidArgument (W0722): a pattern is malformed or fits no

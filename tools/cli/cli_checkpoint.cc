@@ -294,7 +294,7 @@ void AddWriters(CLI::App* app, CliContext* context) {
                    "Name tensors anew, after --drop; may be repeated")
       ->type_name("OLD=NEW")
       ->allow_extra_args(false);
-  verb->add_option("--cast", edit->edits.cast, "Round reals to F32 or BF16; may be repeated")
+  verb->add_option("--cast", edit->edits.cast, "Round reals to F32, BF16 or F16; may be repeated")
       ->type_name("NAME=TYPE")
       ->allow_extra_args(false);
   verb->add_option("--add", edit->add,

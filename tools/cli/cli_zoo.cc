@@ -41,7 +41,7 @@ void AddTrainingFlags(CLI::App* verb, zoo::TrainingOptions* options) {
       ->capture_default_str();
   verb->add_option("--clip", options->clip_norm, "Largest norm of the gradient; 0 is off")
       ->capture_default_str();
-  verb->add_option("--precision", options->precision, "f32 or bf16")->capture_default_str();
+  verb->add_option("--precision", options->precision, "f32, bf16 or f16")->capture_default_str();
   verb->add_option("--zero", options->zero_stage, "ZeRO stage over dp: 0 to 3")
       ->capture_default_str();
   verb->add_flag("--recompute", options->recompute,

@@ -80,12 +80,13 @@ void Step(ExportNode& e) {
   e.Result(0, "Mul", {e.Add("Add", {e.Add("Sign", {e.In(0)}), e.Real(1)}), e.Real(0.5)});
 }
 
-// A cast to bf16 rounds; the result is f32 again, as all reals of the model are.
+// A cast to bf16 or f16 rounds; the result is f32 again, as all reals of the model are.
 void Cast(ExportNode& e) {
   const std::string to = e.attrs().Str("to");
   std::string x = e.In(0);
-  if (to == "bf16") {
-    x = e.Add("Cast", {x}, NodeAttributes().Int("to", static_cast<int64_t>(Element::kBF16)));
+  if (to == "bf16" || to == "f16") {
+    const Element half = to == "bf16" ? Element::kBF16 : Element::kF16;
+    x = e.Add("Cast", {x}, NodeAttributes().Int("to", static_cast<int64_t>(half)));
   }
   e.Result(0, "Cast", {x}, NodeAttributes().Int("to", ElementOf(e.output(0).type.dtype)));
 }

@@ -21,7 +21,8 @@ constexpr int kRealAttribute = 1, kIntAttribute = 2, kTextAttribute = 3, kTensor
 int ElementOf(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-    case DType::kBF16: return static_cast<int>(Element::kF32);
+    case DType::kBF16:
+    case DType::kF16: return static_cast<int>(Element::kF32);
     case DType::kI32: return static_cast<int>(Element::kI32);
     case DType::kBool: return static_cast<int>(Element::kBool);
   }

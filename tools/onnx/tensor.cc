@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/dtype.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 
@@ -38,21 +39,6 @@ int64_t BytesOf(Element element) {
   return 0;
 }
 
-float FromHalf(uint16_t bits) {
-  const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
-  const int exponent = (bits >> 10) & 0x1f, fraction = bits & 0x3ff;
-  if (exponent == 0x1f) return fraction != 0 ? std::nanf("") : sign * INFINITY;
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
-  return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
-}
-
-float FromBrain(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value = 0;
-  std::memcpy(&value, &wide, sizeof(value));
-  return value;
-}
-
 template <typename T>
 T Load(const char* bytes) {
   T value;
@@ -64,8 +50,8 @@ void Append(Element element, const char* bytes, Tensor* out) {
   switch (element) {
     case Element::kF32: return out->reals.push_back(Load<float>(bytes));
     case Element::kF64: return out->reals.push_back(static_cast<float>(Load<double>(bytes)));
-    case Element::kF16: return out->reals.push_back(FromHalf(Load<uint16_t>(bytes)));
-    case Element::kBF16: return out->reals.push_back(FromBrain(Load<uint16_t>(bytes)));
+    case Element::kF16: return out->reals.push_back(ToFloat(Load<Float16>(bytes)));
+    case Element::kBF16: return out->reals.push_back(ToFloat(Load<BFloat16>(bytes)));
     case Element::kBool: return out->integers.push_back(Load<uint8_t>(bytes) != 0 ? 1 : 0);
     case Element::kU8: return out->integers.push_back(Load<uint8_t>(bytes));
     case Element::kI8: return out->integers.push_back(Load<int8_t>(bytes));
@@ -103,7 +89,8 @@ absl::Status FromLists(const proto::OnnxTensor& tensor, int64_t count, const std
   } else if (out->element == Element::kF16 || out->element == Element::kBF16) {
     for (int32_t bits : tensor.ints()) {
       const auto half = static_cast<uint16_t>(bits);
-      out->reals.push_back(out->element == Element::kF16 ? FromHalf(half) : FromBrain(half));
+      out->reals.push_back(out->element == Element::kF16 ? ToFloat(Float16{half})
+                                                         : ToFloat(BFloat16{half}));
     }
     found = tensor.ints_size();
   } else if (out->element == Element::kI64) {

@@ -61,7 +61,8 @@ void CheckDevice(const proto::DeviceModel& device, Checker* check) {
   for (const proto::Peak& peak : device.peak()) {
     const std::string at = absl::StrCat(where, ", peak ", peak.dtype());
     if (!DTypeFromName(peak.dtype()))
-      check->Name(at, "a dtype", absl::StrCat("\"", peak.dtype(), "\""), "f32, bf16, i32 or bool");
+      check->Name(at, "a dtype", absl::StrCat("\"", peak.dtype(), "\""),
+                  "f32, bf16, f16, i32 or bool");
     check->Number(at + ", flops_per_second", peak.flops_per_second(), 1, kRateMax,
                   "312e12 for 312 Tflop/s");
     check->Number(at + ", efficiency", peak.efficiency(), 0, 1);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/job/import_settings.h"
 #include "compiler/job/stage_meshes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -30,7 +31,7 @@ proto::Cluster DefaultCluster(int64_t ranks) {
   cluster.set_name("the defaults");
   proto::DeviceModel* device = cluster.add_device();
   device->set_name("a core of a server");
-  for (const char* dtype : {"f32", "bf16"}) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
     proto::Peak* peak = device->add_peak();
     peak->set_dtype(dtype);
     peak->set_flops_per_second(peaks.flops_per_second);
@@ -184,7 +185,7 @@ train::PeakArithmetic JobCosts::PeakFor(const proto::Job& job,
   if (source_ == Source::kDefaults) return {0, kHowToMeasure};
   if (source_ == Source::kKept && devices.hosts > 1)
     return {0, "--cluster FILE of the hosts; the costs that are kept are of one"};
-  const std::string dtype = job.training().precision() == proto::Training::BF16 ? "bf16" : "f32";
+  const std::string dtype = Name(compiler::DTypeOf(job.training().precision()));
   std::map<std::string, const proto::DeviceModel*> models;
   for (const proto::DeviceModel& model : cluster_.device()) models[model.name()] = &model;
   double peak = 0;

@@ -25,6 +25,7 @@
 #include "ops/kernels/kernel.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/product_codec.h"
+#include "runtime/base/real.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/device/thread_team.h"
@@ -67,11 +68,7 @@ Memory Numbers(const TensorSlice& slice) {
   for (int64_t i = 0; i < slice.num_elements(); ++i) {
     state = state * 1664525 + 1013904223;
     const float number = static_cast<float>(state >> 9) / (1 << 22) - 1;
-    if (slice.dtype == DType::kBF16) {
-      static_cast<BFloat16*>(memory.get())[i] = ToBFloat16(number);
-    } else {
-      static_cast<float*>(memory.get())[i] = number;
-    }
+    SetRealAt(slice.dtype, memory.get(), i, number);
   }
   return memory;
 }
@@ -123,7 +120,7 @@ class Contest {
   explicit Contest(const kernels::KernelSpec& spec) : team_(1) {
     int64_t workspace = 0;
     for (const ProductWay way : kProductWays) {
-      if (spec.inputs[0]->dtype != DType::kBF16 && way >= ProductWay::kPanelsInF32) continue;
+      if (!IsHalf(spec.inputs[0]->dtype) && way >= ProductWay::kPanelsInF32) continue;
       kernels::KernelSpec of_way = spec;
       of_way.num_threads = 1;
       of_way.attrs.Erase(kProductWayAttr);

@@ -195,7 +195,7 @@ class Simulation {
     report_.sent_bytes =
         run_->network().payload_bytes() * stands_for / static_cast<double>(report_.steps);
     report_.model_flops = compiler::ModelFlops(*logical_);
-    const char* dtype = job.training().precision() == proto::Training::BF16 ? "bf16" : "f32";
+    const char* dtype = Name(logical_->settings.training.precision);
     double peak = 0;
     for (RankId rank : logical_->places.all_ranks()) peak += map_->costs(rank).PeakFlops(dtype);
     report_.mfu = peak > 0 ? report_.model_flops / (peak * report_.step_ns * 1e-9) : 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/real.h"
 #include "runtime/base/status.h"
 #include "tools/train/copy_fetched_states.h"
 #include "tools/train/session_states.h"
@@ -61,15 +62,7 @@ std::vector<HeldLogits> LogitsOf(const actors::Session& session) {
 
 std::vector<float> FloatsOf(DType dtype, const char* from, int64_t count) {
   std::vector<float> floats(static_cast<size_t>(count));
-  if (dtype != DType::kBF16) {
-    memcpy(floats.data(), from, floats.size() * sizeof(float));
-    return floats;
-  }
-  for (size_t i = 0; i < floats.size(); ++i) {
-    BFloat16 value;
-    memcpy(&value.bits, from + i * sizeof(value.bits), sizeof(value.bits));
-    floats[i] = ToFloat(value);
-  }
+  for (int64_t i = 0; i < count; ++i) floats[static_cast<size_t>(i)] = RealAt(dtype, from, i);
   return floats;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
+#include "runtime/store/stored_dtype.h"
 #include "runtime/store/weight_index.h"
 #include "runtime/store/whole_file.h"
 #include "tools/weights/adapter_names.h"
@@ -82,7 +83,9 @@ class PublicPlanner {
         for (const std::string& name : map_.NamesInFile(tensor)) {
           const auto it = order_.like->tensors().find(name);
           if (it == order_.like->tensors().end()) continue;
-          const DType dtype = it->second.dtype == "BF16" ? DType::kBF16 : type.dtype;
+          const std::optional<DType> stored = store::DTypeFromStoredName(it->second.dtype);
+          const bool is_half = stored.has_value() && IsHalf(*stored);
+          const DType dtype = is_half ? *stored : type.dtype;
           return store::SafetensorsWriter::Entry{name, dtype, it->second.shape};
         }
       }

@@ -95,14 +95,14 @@ absl::Status WriteTraining(const TrainingOptions& options, proto::Job* job) {
   schedule->set_decay(proto::Schedule::COSINE);
   schedule->set_min_learning_rate(options.min_learning_rate >= 0 ? options.min_learning_rate
                                                                  : options.learning_rate / 10);
-  if (options.precision != "f32" && options.precision != "bf16") {
-    return Rejected({"W0061", "--precision", "f32 or bf16", options.precision, ""});
-  }
+  if (options.precision != "f32" && options.precision != "bf16" && options.precision != "f16")
+    return Rejected({"W0061", "--precision", "f32, bf16 or f16", options.precision, ""});
   for (proto::Function& function : *job->mutable_graph()->mutable_function()) {
     if (options.recompute && function.name() != job->graph().main()) function.mutable_keep();
   }
-  training->set_precision(options.precision == "bf16" ? proto::Training::BF16
-                                                      : proto::Training::F32);
+  training->set_precision(options.precision == "bf16"  ? proto::Training::BF16
+                          : options.precision == "f16" ? proto::Training::F16
+                                                       : proto::Training::F32);
   training->set_seed(options.seed);
   training->set_eval_every(options.eval_every);
   return absl::OkStatus();

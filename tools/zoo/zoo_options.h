@@ -30,7 +30,7 @@ struct TrainingOptions {
   int64_t warmup_steps = -1;      // negative: a twentieth of the updates
   double weight_decay = 0.1;
   double clip_norm = 1.0;
-  std::string precision = "f32";  // or "bf16"
+  std::string precision = "f32";  // or "bf16", "f16"
   int64_t zero_stage = 0;
   int64_t eval_every = 0;
   uint64_t seed = 1;

@@ -121,22 +121,16 @@ int32_t ToInteger(float x) {
 template <class From, class To>
 void CastElements(const From* x, To* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<To, uint8_t>) {
-      if constexpr (std::is_same_v<From, BFloat16>) {
-        y[i] = ToFloat(x[i]) != 0;
-      } else {
-        y[i] = x[i] != 0;
-      }
-    } else if constexpr (std::is_integral_v<From> && std::is_same_v<To, BFloat16>) {
-      y[i] = ToBFloat16(static_cast<float>(x[i]));
+    if constexpr (kStoresReals<From> && std::is_same_v<To, uint8_t>) {
+      y[i] = ToFloat(x[i]) != 0;
+    } else if constexpr (kStoresReals<From> && std::is_same_v<To, int32_t>) {
+      y[i] = ToInteger(ToFloat(x[i]));
+    } else if constexpr (kStoresReals<To> && !kStoresReals<From>) {
+      y[i] = RoundTo<To>(static_cast<float>(x[i]));
+    } else if constexpr (std::is_same_v<To, uint8_t>) {
+      y[i] = x[i] != 0;
     } else if constexpr (std::is_integral_v<From>) {
       y[i] = static_cast<To>(x[i]);
-    } else if constexpr (std::is_same_v<To, int32_t>) {
-      if constexpr (std::is_same_v<From, BFloat16>) {
-        y[i] = ToInteger(ToFloat(x[i]));
-      } else {
-        y[i] = ToInteger(x[i]);
-      }
     }
   }
 }
@@ -147,6 +141,7 @@ void CastFrom(const void* x_any, DType to, void* y, int64_t n) {
   switch (to) {
     case DType::kF32: return CastElements(x, static_cast<float*>(y), n);
     case DType::kBF16: return CastElements(x, static_cast<BFloat16*>(y), n);
+    case DType::kF16: return CastElements(x, static_cast<Float16*>(y), n);
     case DType::kI32: return CastElements(x, static_cast<int32_t*>(y), n);
     case DType::kBool: return CastElements(x, static_cast<uint8_t*>(y), n);
   }
@@ -157,6 +152,7 @@ void CastAny(DType from, const void* x, DType to, void* y, int64_t n) {
   switch (from) {
     case DType::kF32: return CastFrom<float>(x, to, y, n);
     case DType::kBF16: return CastFrom<BFloat16>(x, to, y, n);
+    case DType::kF16: return CastFrom<Float16>(x, to, y, n);
     case DType::kI32: return CastFrom<int32_t>(x, to, y, n);
     case DType::kBool: return CastFrom<uint8_t>(x, to, y, n);
   }

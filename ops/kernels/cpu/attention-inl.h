@@ -163,7 +163,7 @@ HWY_INLINE float AddedToScore(T mask) {
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
   if constexpr (std::is_same_v<T, uint8_t>) {
     return mask != 0 ? 0.0f : kHidden;
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
+  } else if constexpr (!std::is_same_v<T, float>) {
     return AddedToScore(ToFloat(mask));
   } else {
     return mask < kHidesBelow ? kHidden : mask * kLog2E;

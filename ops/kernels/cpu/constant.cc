@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/kernels/kernel.h"
+#include "runtime/base/real.h"
 
 namespace weir::kernels {
 namespace {
@@ -11,10 +12,11 @@ class ConstantKernel final : public Kernel {
       : dtype_(dtype), elements_(elements), value_(value) {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    if (dtype_ == DType::kBF16) {
-      std::fill_n(static_cast<BFloat16*>(args.outputs[0]), elements_, ToBFloat16(value_));
-    } else if (dtype_ == DType::kF32) {
-      std::fill_n(static_cast<float*>(args.outputs[0]), elements_, value_);
+    if (IsReal(dtype_)) {
+      WithRealType(dtype_, [&](auto* type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        std::fill_n(static_cast<T*>(args.outputs[0]), elements_, RoundTo<T>(value_));
+      });
     } else {
       std::fill_n(static_cast<int32_t*>(args.outputs[0]), elements_, static_cast<int32_t>(value_));
     }

@@ -11,6 +11,7 @@
 #include "ops/kernels/kernel.h"
 #include "ops/kernels/shape/exchange_plan.h"
 #include "ops/kernels/shape/exchange_tasks.h"
+#include "runtime/base/real.h"
 #include "runtime/base/status.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -193,12 +194,8 @@ void FillKernel::RunTask(const KernelArgs& args, const Task& task) const {
 }
 
 void FillKernel::Fill(const Task& task, const Region& region, char* target) const {
-  float lowest = -std::numeric_limits<float>::infinity();
-  BFloat16 lowest_bf16 = ToBFloat16(lowest);
-  int32_t lowest_i32 = std::numeric_limits<int32_t>::min();
-  const void* element = dtype_ == DType::kF32    ? static_cast<const void*>(&lowest)
-                        : dtype_ == DType::kBF16 ? static_cast<const void*>(&lowest_bf16)
-                                                 : static_cast<const void*>(&lowest_i32);
+  int32_t element = std::numeric_limits<int32_t>::min();
+  if (IsReal(dtype_)) SetRealAt(dtype_, &element, 0, -std::numeric_limits<float>::infinity());
   RectCursor to(region.target, task.first);
   for (int64_t n = task.last - task.first; n > 0;) {
     int64_t run = std::min(n, to.contiguous());
@@ -206,7 +203,7 @@ void FillKernel::Fill(const Task& task, const Region& region, char* target) cons
     if (region.combiner == Combiner::kSum) {
       std::memset(at, 0, run * size_);
     } else {
-      for (int64_t i = 0; i < run; ++i) std::memcpy(at + i * size_, element, size_);
+      for (int64_t i = 0; i < run; ++i) std::memcpy(at + i * size_, &element, size_);
     }
     to.Advance(run);
     n -= run;
@@ -232,7 +229,7 @@ void FillKernel::Gather(const KernelArgs& args, const Task& task, const Region& 
     const int64_t run = std::min(n - done, from.contiguous());
     const char* x = static_cast<const char*>(args.inputs[source.input]) + from.offset() * size_;
     char* sum = total + done * 4;
-    if (gathering == Gathering::kBegins && dtype_ != DType::kBF16) {
+    if (gathering == Gathering::kBegins && !IsHalf(dtype_)) {
       std::memcpy(sum, x, run * size_);
     } else if (gathering == Gathering::kBegins) {
       ConvertReal(dtype_, DType::kF32, x, sum, run);
@@ -320,7 +317,7 @@ void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region&
     for (int64_t done = 0; done < n;) {
       int64_t run = std::min(n - done, to.contiguous());
       char* out = target + to.offset() * size_;
-      if (dtype_ == DType::kBF16) {
+      if (IsHalf(dtype_)) {
         ConvertReal(DType::kF32, dtype_, total.bytes + done * 4, out, run);
       } else {
         std::memcpy(out, total.bytes + done * 4, run * size_);

@@ -16,6 +16,9 @@ namespace {
 
 using dnnl::memory;
 
+// oneDNN has no products of f16 on a CPU.
+DType ComputedAs(DType operands) { return operands == DType::kF16 ? DType::kF32 : operands; }
+
 memory::data_type DnnlType(DType dtype) {
   return dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
@@ -148,8 +151,8 @@ class PanelGemm final : public Gemm {
   PanelGemm(const GemmSpec& spec, DType compute)
       : spec_(spec),
         compute_(compute),
-        staged_(compute == DType::kF32 && spec.result == DType::kBF16),
-        widened_bias_(compute == DType::kF32 && spec.bias == DType::kBF16),
+        staged_(compute == DType::kF32 && IsHalf(spec.result)),
+        widened_bias_(compute == DType::kF32 && spec.bias.has_value() && IsHalf(*spec.bias)),
         rows_{spec.m, std::min(PanelBlockRows(spec.m), spec.m)} {}
 
   bool is_widened() const { return compute_ != spec_.operands; }
@@ -304,8 +307,8 @@ class PlainGemm final : public Gemm {
   PlainGemm(const GemmSpec& spec, DType compute)
       : spec_(spec),
         compute_(compute),
-        staged_(compute == DType::kF32 && spec.result == DType::kBF16),
-        widened_bias_(compute == DType::kF32 && spec.bias == DType::kBF16),
+        staged_(compute == DType::kF32 && IsHalf(spec.result)),
+        widened_bias_(compute == DType::kF32 && spec.bias.has_value() && IsHalf(*spec.bias)),
         rows_{spec.m, std::min<int64_t>(512, spec.m)},
         columns_{spec.n, std::min(PlainBlockColumns(spec.n), spec.n)} {}
 
@@ -441,7 +444,7 @@ std::string SizesOf(const GemmSpec& spec) {
 absl::StatusOr<std::unique_ptr<Gemm>> CreateNamed(const GemmSpec& spec) {
   const bool in_f32 = spec.way == ProductWay::kPanelsInF32 || spec.way == ProductWay::kPlainInF32;
   const bool panels = spec.way == ProductWay::kPanels || spec.way == ProductWay::kPanelsInF32;
-  const DType compute = in_f32 ? DType::kF32 : spec.operands;
+  const DType compute = in_f32 ? DType::kF32 : ComputedAs(spec.operands);
   std::unique_ptr<Gemm> gemm =
       panels ? PanelGemm::TryCreate(spec, compute) : PlainGemm::TryCreate(spec, compute);
   if (gemm != nullptr) return gemm;
@@ -459,11 +462,12 @@ absl::StatusOr<std::unique_ptr<Gemm>> CreateNamed(const GemmSpec& spec) {
 absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create(const GemmSpec& spec) {
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return std::make_unique<EmptyGemm>(spec);
   if (spec.way != ProductWay::kAutomatic) return CreateNamed(spec);
+  const DType compute = ComputedAs(spec.operands);
   if (spec.m >= kPanelRowsMin && spec.k * spec.n * SizeOf(spec.operands) <= kPackedBytesMax &&
-      !(spec.operands == DType::kF32 && spec.result == DType::kBF16)) {
-    if (std::unique_ptr<Gemm> gemm = PanelGemm::TryCreate(spec, spec.operands)) return gemm;
+      !(spec.operands == DType::kF32 && IsHalf(spec.result))) {
+    if (std::unique_ptr<Gemm> gemm = PanelGemm::TryCreate(spec, compute)) return gemm;
   }
-  if (std::unique_ptr<Gemm> gemm = PlainGemm::TryCreate(spec, spec.operands)) return gemm;
+  if (std::unique_ptr<Gemm> gemm = PlainGemm::TryCreate(spec, compute)) return gemm;
   if (std::unique_ptr<Gemm> gemm = PlainGemm::TryCreate(spec, DType::kF32)) return gemm;
   return absl::InternalError(absl::StrCat("oneDNN has no product of ", SizesOf(spec)));
 }

@@ -7,6 +7,7 @@
 #include "ops/kernels/kernel.h"
 #include "ops/kernels/shape/indexing_shape.h"
 #include "ops/kernels/shape/pieces.h"
+#include "runtime/base/real.h"
 
 namespace weir::kernels {
 namespace {
@@ -15,11 +16,6 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
 // Fewer columns than a cache line holds would make pieces share lines.
 constexpr int64_t kColumnsMin = kCacheLine / sizeof(float);
-
-float LoadFloat(DType dtype, const void* x, int64_t i) {
-  return dtype == DType::kBF16 ? ToFloat(static_cast<const BFloat16*>(x)[i])
-                               : static_cast<const float*>(x)[i];
-}
 
 // y[o, i, ..] = x[o, index, ..]: one memcpy where an index selects a row.
 class IndexedReadKernel final : public Kernel {
@@ -118,7 +114,7 @@ class IndexedSumKernel final : public Kernel {
       for (int64_t j = begin; j < end; ++j) {
         const int64_t row = at[j * shape_.inner_stride] - shape_.first;
         if (row < 0 || row >= shape_.rows) continue;
-        sums[row * shape_.inner + j] += LoadFloat(x_type_, x, x_first + j);
+        sums[row * shape_.inner + j] += RealAt(x_type_, x, x_first + j);
       }
     }
   }

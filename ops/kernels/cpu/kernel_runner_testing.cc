@@ -8,6 +8,7 @@
 #include "hwy/targets.h"
 #include "oneapi/dnnl/dnnl.hpp"
 #include "runtime/base/random.h"
+#include "runtime/base/real.h"
 
 namespace weir::kernels {
 namespace {
@@ -56,9 +57,10 @@ class Buffer {
 void Encode(const TestTensor& tensor, void* data) {
   for (int64_t i = 0; i < tensor.size(); ++i) {
     switch (tensor.slice.dtype) {
-      case DType::kF32: static_cast<float*>(data)[i] = static_cast<float>(tensor[i]); break;
+      case DType::kF32:
       case DType::kBF16:
-        static_cast<BFloat16*>(data)[i] = ToBFloat16(static_cast<float>(tensor[i]));
+      case DType::kF16:
+        SetRealAt(tensor.slice.dtype, data, i, static_cast<float>(tensor[i]));
         break;
       case DType::kI32: static_cast<int32_t*>(data)[i] = static_cast<int32_t>(tensor[i]); break;
       case DType::kBool: static_cast<uint8_t*>(data)[i] = tensor[i] != 0; break;
@@ -70,8 +72,9 @@ TestTensor Decode(const TensorSlice& slice, const void* data) {
   TestTensor tensor{slice, std::vector<double>(slice.num_elements())};
   for (int64_t i = 0; i < tensor.size(); ++i) {
     switch (slice.dtype) {
-      case DType::kF32: tensor.values[i] = static_cast<const float*>(data)[i]; break;
-      case DType::kBF16: tensor.values[i] = ToFloat(static_cast<const BFloat16*>(data)[i]); break;
+      case DType::kF32:
+      case DType::kBF16:
+      case DType::kF16: tensor.values[i] = RealAt(slice.dtype, data, i); break;
       case DType::kI32: tensor.values[i] = static_cast<const int32_t*>(data)[i]; break;
       case DType::kBool: tensor.values[i] = static_cast<const uint8_t*>(data)[i]; break;
     }
@@ -140,6 +143,7 @@ double Stored(DType dtype, double value) {
   switch (dtype) {
     case DType::kF32: return static_cast<float>(value);
     case DType::kBF16: return ToFloat(ToBFloat16(static_cast<float>(value)));
+    case DType::kF16: return ToFloat(ToFloat16(static_cast<float>(value)));
     case DType::kI32: return static_cast<double>(static_cast<int32_t>(value));
     case DType::kBool: return value != 0;
   }
@@ -211,7 +215,10 @@ std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs
   return results;
 }
 
-double Tolerance(DType dtype) { return dtype == DType::kBF16 ? 0.006 : 2e-5; }
+double Tolerance(DType dtype) {
+  if (dtype == DType::kBF16) return 0.006;
+  return dtype == DType::kF16 ? 0.0008 : 2e-5;
+}
 
 void ExpectClose(const TestTensor& actual, const std::vector<double>& expected, double scale) {
   ASSERT_EQ(actual.values.size(), expected.size());

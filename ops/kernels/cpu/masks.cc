@@ -6,6 +6,7 @@
 #include "ops/kernels/shape/broadcast_axes.h"
 #include "ops/kernels/shape/pieces.h"
 #include "ops/kernels/shape/spec_check.h"
+#include "runtime/base/real.h"
 
 namespace weir::kernels {
 namespace {
@@ -15,6 +16,7 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 // Returns an element as a double, which holds every value of every element type.
 inline double Number(float x) { return x; }
 inline double Number(BFloat16 x) { return ToFloat(x); }
+inline double Number(Float16 x) { return ToFloat(x); }
 inline double Number(int32_t x) { return x; }
 inline double Number(uint8_t x) { return x; }
 
@@ -24,6 +26,7 @@ void WithStored(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF32: return f(static_cast<float*>(nullptr));
     case DType::kBF16: return f(static_cast<BFloat16*>(nullptr));
+    case DType::kF16: return f(static_cast<Float16*>(nullptr));
     case DType::kI32: return f(static_cast<int32_t*>(nullptr));
     case DType::kBool: return f(static_cast<uint8_t*>(nullptr));
   }
@@ -184,11 +187,9 @@ class WhereKernel final : public Kernel {
         pieces_{y.num_elements(), kLightPiece} {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    if (dtype_ == DType::kBF16) {
-      RunTyped(args, launch, ToBFloat16(value_));
-    } else {
-      RunTyped(args, launch, value_);
-    }
+    WithRealType(dtype_, [&](auto* type) {
+      RunTyped(args, launch, RoundTo<std::remove_pointer_t<decltype(type)>>(value_));
+    });
     return absl::OkStatus();
   }
 

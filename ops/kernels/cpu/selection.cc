@@ -6,16 +6,12 @@
 #include "ops/kernels/kernel.h"
 #include "ops/kernels/shape/pieces.h"
 #include "ops/kernels/shape/selection_shape.h"
+#include "runtime/base/real.h"
 
 namespace weir::kernels {
 namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
-
-float LoadFloat(DType dtype, const void* x, int64_t i) {
-  return dtype == DType::kBF16 ? ToFloat(static_cast<const BFloat16*>(x)[i])
-                               : static_cast<const float*>(x)[i];
-}
 
 struct Candidate {
   float value;
@@ -67,8 +63,7 @@ class TopKKernel final : public Kernel {
       auto* all = reinterpret_cast<Candidate*>(static_cast<char*>(launch.workspace) +
                                                worker * bytes_of_worker_);
       for (int64_t i = 0; i < shape_.n; ++i) {
-        all[i] = {LoadFloat(dtype_, args.inputs[0], from + i * shape_.inner),
-                  static_cast<int32_t>(i)};
+        all[i] = {RealAt(dtype_, args.inputs[0], from + i * shape_.inner), static_cast<int32_t>(i)};
       }
       std::partial_sort(
           all, all + shape_.k, all + shape_.n,
@@ -102,9 +97,9 @@ class ArgmaxKernel final : public Kernel {
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     int32_t* y = static_cast<int32_t*>(args.outputs[0]);
     ForColumns(shape_, pieces_, launch, [&](int64_t from, int64_t to, int) {
-      Candidate best{LoadFloat(dtype_, args.inputs[0], from), 0};
+      Candidate best{RealAt(dtype_, args.inputs[0], from), 0};
       for (int64_t i = 1; i < shape_.n; ++i) {
-        const Candidate next{LoadFloat(dtype_, args.inputs[0], from + i * shape_.inner),
+        const Candidate next{RealAt(dtype_, args.inputs[0], from + i * shape_.inner),
                              static_cast<int32_t>(i)};
         if (Precedes(next, best, largest_)) best = next;
       }
@@ -135,7 +130,7 @@ class CumsumKernel final : public Kernel {
       float sum = 0;
       for (int64_t i = 0; i < shape_.n; ++i) {
         const int64_t at = from + (reverse_ ? shape_.n - 1 - i : i) * shape_.inner;
-        const float with = sum + LoadFloat(dtype_, args.inputs[0], at);
+        const float with = sum + RealAt(dtype_, args.inputs[0], at);
         ConvertReal(DType::kF32, dtype_, exclusive_ ? &sum : &with,
                     static_cast<char*>(args.outputs[0]) + at * bytes, 1);
         sum = with;

@@ -1,4 +1,4 @@
-// Vectors of f32 over f32 or bf16 storage: loads, stores, sums, the exponential.
+// Vectors of f32 over storage of real types: loads, stores, sums, the exponential.
 // Compiled once per instruction set (Highway's foreach_target).
 //
 // An element's result does not depend on where it lies in a vector: the last, partial
@@ -16,6 +16,7 @@
 
 #include "hwy/highway.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/real.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::kernels {
@@ -37,6 +38,25 @@ HWY_INLINE VF LoadF(const BFloat16* p) {
   return hn::BitCast(DF(), hn::ShiftLeft<16>(bits));
 }
 
+// An exponent of 5 bits and 10 bits of fraction move to their places in an f32; see dtype.h. Whole
+// numbers do the work, so that all instruction sets give the same bits and subnormal numbers count.
+HWY_INLINE VF LoadF(const Float16* p) {
+  const DF d;
+  const DI di;
+  const auto bits =
+      hn::BitCast(di, hn::PromoteTo(DU(), hn::LoadU(DU16(), reinterpret_cast<const uint16_t*>(p))));
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(di, 0x8000)));
+  const auto magnitude = hn::And(bits, hn::Set(di, 0x7fff));
+  const auto moved = hn::ShiftLeft<13>(magnitude);
+  const auto normal = hn::Add(moved, hn::Set(di, 112 << 23));
+  const auto endless = hn::Or(moved, hn::Set(di, 0x7f800000));
+  const auto subnormal =
+      hn::BitCast(di, hn::Mul(hn::ConvertTo(d, magnitude), hn::Set(d, 0x1p-24f)));
+  auto chosen = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, 0x0400)), subnormal, normal);
+  chosen = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7bff)), endless, chosen);
+  return hn::BitCast(d, hn::Or(sign, chosen));
+}
+
 HWY_INLINE void StoreF(VF v, float* p) { hn::StoreU(v, DF(), p); }
 // Rounds to nearest even; a NaN stays a (quiet) NaN.
 HWY_INLINE void StoreF(VF v, BFloat16* p) {
@@ -51,18 +71,33 @@ HWY_INLINE void StoreF(VF v, BFloat16* p) {
              reinterpret_cast<uint16_t*>(p));
 }
 
+// Rounds as ToFloat16 does.
+HWY_INLINE void StoreF(VF v, Float16* p) {
+  const DF d;
+  const DI di;
+  const auto bits = hn::BitCast(di, v);
+  const auto sign =
+      hn::And(hn::BitCast(di, hn::ShiftRight<16>(hn::BitCast(DU(), v))), hn::Set(di, 0x8000));
+  const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
+  const auto moved = hn::Sub(magnitude, hn::Set(di, 112 << 23));
+  const auto odd = hn::And(hn::ShiftRight<13>(moved), hn::Set(di, 1));
+  const auto normal = hn::ShiftRight<13>(hn::Add(moved, hn::Add(odd, hn::Set(di, 0xfff))));
+  const auto sum = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
+  const auto subnormal = hn::Sub(hn::BitCast(di, sum), hn::Set(di, 0x3f000000));
+  const auto payload = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff));
+  const auto nan = hn::Or(payload, hn::Set(di, 0x7e00));
+  auto chosen = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, 0x38800000)), subnormal, normal);
+  chosen = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x477fefff)), hn::Set(di, 0x7c00), chosen);
+  chosen = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7f800000)), nan, chosen);
+  hn::StoreU(hn::DemoteTo(DU16(), hn::Or(sign, chosen)), DU16(), reinterpret_cast<uint16_t*>(p));
+}
+
 // Loads the first n < NumLanes() elements; the other lanes are `fill`.
 template <class T>
 HWY_INLINE VF LoadTail(const T* p, int64_t n, float fill = 0.0f) {
   HWY_ALIGN float lanes[kLanesMax];
   hn::Store(hn::Set(DF(), fill), DF(), lanes);
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (sizeof(T) == 2) {
-      lanes[i] = ToFloat(p[i]);
-    } else {
-      lanes[i] = p[i];
-    }
-  }
+  for (int64_t i = 0; i < n; ++i) lanes[i] = ToFloat(p[i]);
   return hn::Load(DF(), lanes);
 }
 
@@ -163,11 +198,13 @@ HWY_INLINE VF Sigmoid(VF x) {
   return hn::Div(one, hn::Add(one, Exp(hn::Neg(x))));
 }
 
-// Calls f with a null pointer of the storage type, so that one template serves both.
+// As WithRealType, for instructions of the target.
 template <class F>
 HWY_INLINE void WithReal(DType dtype, F f) {
   if (dtype == DType::kBF16) {
     f(static_cast<BFloat16*>(nullptr));
+  } else if (dtype == DType::kF16) {
+    f(static_cast<Float16*>(nullptr));
   } else {
     f(static_cast<float*>(nullptr));
   }

@@ -112,19 +112,6 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-float ElementAt(DType dtype, const void* base, int64_t i) {
-  return dtype == DType::kBF16 ? ToFloat(static_cast<const BFloat16*>(base)[i])
-                               : static_cast<const float*>(base)[i];
-}
-
-void StoreAt(DType dtype, void* base, int64_t i, float value) {
-  if (dtype == DType::kBF16) {
-    static_cast<BFloat16*>(base)[i] = ToBFloat16(value);
-  } else {
-    static_cast<float*>(base)[i] = value;
-  }
-}
-
 // LogitRows holds rows of logits, their targets and the begin of the vocabulary shard.
 struct LogitRows {
   LogitRows(const TensorSlice& logits, const Attributes& attrs)
@@ -143,7 +130,7 @@ struct LogitRows {
   }
   bool Holds(int32_t target) const { return first <= target && target < first + n; }
   float Picked(const void* row, int32_t target) const {
-    const float logit = Holds(target) ? ElementAt(dtype, row, target - first) : 0;
+    const float logit = Holds(target) ? RealAt(dtype, row, target - first) : 0;
     if (weights.of_each == 0) return logit;
     return weights.of_target * logit +
            weights.of_each * HWY_DYNAMIC_DISPATCH(RowSum)(dtype, row, n);
@@ -212,12 +199,12 @@ class CrossEntropyGradKernel final : public Kernel {
         }
         // The logit is read before the row is written, because dx may be the logits.
         const bool held = rows_.Holds(targets[i]);
-        const float picked = held ? ElementAt(rows_.dtype, row, targets[i] - rows_.first) : 0;
+        const float picked = held ? RealAt(rows_.dtype, row, targets[i] - rows_.first) : 0;
         const float factor = dloss[i] / sum[i], less = rows_.weights.of_each * dloss[i];
         HWY_DYNAMIC_DISPATCH(RowExpScaled)(rows_.dtype, row, dx, max[i], factor, less, rows_.n);
         if (held)
-          StoreAt(rows_.dtype, dx, targets[i] - rows_.first,
-                  std::exp(picked - max[i]) * factor - less - rows_.weights.of_target * dloss[i]);
+          SetRealAt(rows_.dtype, dx, targets[i] - rows_.first,
+                    std::exp(picked - max[i]) * factor - less - rows_.weights.of_target * dloss[i]);
       }
     });
     return absl::OkStatus();

@@ -19,10 +19,12 @@ __global__ void ScaleKernel(float factor, const T* x, T* y, int64_t count) {
 // A bool is a byte.
 __device__ inline bool IsTrue(float x) { return x != 0; }
 __device__ inline bool IsTrue(Bf16 x) { return ToFloat(x) != 0; }
+__device__ inline bool IsTrue(F16 x) { return ToFloat(x) != 0; }
 __device__ inline bool IsTrue(int32_t x) { return x != 0; }
 
 __device__ inline float Number(float x) { return x; }
 __device__ inline float Number(Bf16 x) { return ToFloat(x); }
+__device__ inline float Number(F16 x) { return ToFloat(x); }
 __device__ inline float Number(int32_t x) { return static_cast<float>(x); }
 __device__ inline float Number(uint8_t x) { return static_cast<float>(x); }
 
@@ -33,6 +35,7 @@ __device__ inline int32_t Integer(float x) {
   return static_cast<int32_t>(x);
 }
 __device__ inline int32_t Integer(Bf16 x) { return Integer(ToFloat(x)); }
+__device__ inline int32_t Integer(F16 x) { return Integer(ToFloat(x)); }
 __device__ inline int32_t Integer(uint8_t x) { return x; }
 
 template <typename From>
@@ -41,6 +44,10 @@ __device__ inline void CastTo(float* to, From x) {
 }
 template <typename From>
 __device__ inline void CastTo(Bf16* to, From x) {
+  Store(to, Number(x));
+}
+template <typename From>
+__device__ inline void CastTo(F16* to, From x) {
   Store(to, Number(x));
 }
 template <typename From>
@@ -134,8 +141,7 @@ void LaunchManyOf(ManyWork& work, device::CudaStream stream) {
 template <typename From>
 void LaunchManyFrom(ManyWork& work, device::CudaStream stream) {
   if (work.adds) return LaunchManyOf<From, float, true>(work, stream);
-  work.to == DType::kBF16 ? LaunchManyOf<From, Bf16, false>(work, stream)
-                          : LaunchManyOf<From, float, false>(work, stream);
+  WithReal(work.to, [&]<typename To>(To*) { LaunchManyOf<From, To, false>(work, stream); });
 }
 
 template <typename T>
@@ -160,16 +166,6 @@ void LaunchCastOf(const CastWork& work, device::CudaStream stream) {
   }
 }
 
-template <typename From>
-void LaunchCastFrom(const CastWork& work, device::CudaStream stream) {
-  switch (work.to) {
-    case DType::kF32: return LaunchCastOf<From, float>(work, stream);
-    case DType::kBF16: return LaunchCastOf<From, Bf16>(work, stream);
-    case DType::kI32: return LaunchCastOf<From, int32_t>(work, stream);
-    case DType::kBool: return LaunchCastOf<From, uint8_t>(work, stream);
-  }
-}
-
 template <typename T>
 void LaunchAccumulateOf(const AccumulateWork& work, device::CudaStream stream) {
   const unsigned blocks = ElementBlocks(work.count, kPackSize<T>);
@@ -181,28 +177,22 @@ void LaunchAccumulateOf(const AccumulateWork& work, device::CudaStream stream) {
 }  // namespace
 
 void LaunchScale(const ScaleWork& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchScaleOf<Bf16>(work, stream)
-                             : LaunchScaleOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchScaleOf<T>(work, stream); });
 }
 
 void LaunchCast(const CastWork& work, device::CudaStream stream) {
   if (work.count == 0 || (work.from == work.to && work.x == work.y)) return;
-  switch (work.from) {
-    case DType::kF32: return LaunchCastFrom<float>(work, stream);
-    case DType::kBF16: return LaunchCastFrom<Bf16>(work, stream);
-    case DType::kI32: return LaunchCastFrom<int32_t>(work, stream);
-    case DType::kBool: return LaunchCastFrom<uint8_t>(work, stream);
-  }
+  WithStored(work.from, [&]<typename From>(From*) {
+    WithStored(work.to, [&]<typename To>(To*) { LaunchCastOf<From, To>(work, stream); });
+  });
 }
 
 void LaunchAccumulate(const AccumulateWork& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchAccumulateOf<Bf16>(work, stream)
-                             : LaunchAccumulateOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchAccumulateOf<T>(work, stream); });
 }
 
 void LaunchMany(ManyWork work, device::CudaStream stream) {
-  work.from == DType::kBF16 ? LaunchManyFrom<Bf16>(work, stream)
-                            : LaunchManyFrom<float>(work, stream);
+  WithReal(work.from, [&]<typename T>(T*) { LaunchManyFrom<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

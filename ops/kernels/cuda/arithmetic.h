@@ -28,7 +28,7 @@ struct CastWork {
   int64_t count = 0;
 };
 
-// sum += g. The sum is f32, and g is f32 or bf16.
+// sum += g. The sum is f32, and g is real.
 struct AccumulateWork {
   DType dtype = DType::kF32;  // of g
   const void* g = nullptr;

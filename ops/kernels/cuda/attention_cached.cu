@@ -91,7 +91,7 @@ void LaunchOf(const CachedAttentionWork& work, device::CudaStream stream) {
 
 void LaunchCachedAttention(const CachedAttentionWork& work, device::CudaStream stream) {
   if (work.batch * work.length * work.groups * work.width == 0) return;
-  work.dtype == DType::kBF16 ? LaunchOf<Bf16>(work, stream) : LaunchOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

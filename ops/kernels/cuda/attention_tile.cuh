@@ -52,8 +52,7 @@ __device__ inline float AddedByMask(const AttentionSizes& sizes, const void* mas
   constexpr float kHidesBelow = -1e5f;  // as the kHidesBelow of attention_shape.h
   if (sizes.mask_dtype == DType::kBool)
     return static_cast<const uint8_t*>(mask)[at] != 0 ? 0.0f : kHidden;
-  const float added = sizes.mask_dtype == DType::kBF16 ? ToFloat(static_cast<const Bf16*>(mask)[at])
-                                                       : static_cast<const float*>(mask)[at];
+  const float added = RealAt(sizes.mask_dtype, mask, at);
   return added < kHidesBelow ? kHidden : added * kLog2E;
 }
 
@@ -140,23 +139,15 @@ inline int64_t PartsOf(int64_t width, int columns) {
 // Calls launch.template operator()<T, kPack, kChunks>() with what suits the type and the width.
 template <typename Launcher>
 void WithAttentionTypes(const AttentionSizes& sizes, const Launcher& launch) {
-  if (sizes.dtype == DType::kBF16) {
-    if (sizes.width % kPackSize<Bf16> != 0) {
-      launch.template Run<Bf16, 1, 1>();
+  WithReal(sizes.dtype, [&]<typename T>(T*) {
+    if (sizes.width % kPackSize<T> != 0) {
+      launch.template Run<T, 1, 1>();
     } else if (sizes.width <= kTile) {
-      launch.template Run<Bf16, kPackSize<Bf16>, 1>();
+      launch.template Run<T, kPackSize<T>, 1>();
     } else {
-      launch.template Run<Bf16, kPackSize<Bf16>, 2>();
+      launch.template Run<T, kPackSize<T>, 2>();
     }
-  } else {
-    if (sizes.width % kPackSize<float> != 0) {
-      launch.template Run<float, 1, 1>();
-    } else if (sizes.width <= kTile) {
-      launch.template Run<float, kPackSize<float>, 1>();
-    } else {
-      launch.template Run<float, kPackSize<float>, 2>();
-    }
-  }
+  });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

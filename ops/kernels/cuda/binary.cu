@@ -50,7 +50,7 @@ void LaunchOf(const BinaryWork& work, device::CudaStream stream) {
 }  // namespace
 
 void LaunchBinary(const BinaryWork& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchOf<Bf16>(work, stream) : LaunchOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

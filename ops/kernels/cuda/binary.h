@@ -14,7 +14,7 @@ enum class Binary : uint8_t { kAdd, kSub, kMul, kDiv, kMaximum, kMinimum };
 
 struct BinaryWork {
   Binary function = Binary::kAdd;
-  DType dtype = DType::kF32;  // f32 or bf16, of all operands
+  DType dtype = DType::kF32;  // real, of all operands
   BroadcastLayout layout;     // of y, with the operands a and b
   const void* a = nullptr;
   const void* b = nullptr;

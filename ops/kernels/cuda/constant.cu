@@ -7,6 +7,7 @@ namespace {
 
 __device__ inline void Put(float* to, float value) { Store(to, value); }
 __device__ inline void Put(Bf16* to, float value) { Store(to, value); }
+__device__ inline void Put(F16* to, float value) { Store(to, value); }
 __device__ inline void Put(int32_t* to, float value) { *to = static_cast<int32_t>(value); }
 __device__ inline void Put(uint8_t* to, float value) { *to = value != 0 ? 1 : 0; }
 
@@ -29,12 +30,7 @@ void LaunchOf(const ConstantWork& work, device::CudaStream stream) {
 }  // namespace
 
 void LaunchConstant(const ConstantWork& work, device::CudaStream stream) {
-  switch (work.dtype) {
-    case DType::kF32: return LaunchOf<float>(work, stream);
-    case DType::kBF16: return LaunchOf<Bf16>(work, stream);
-    case DType::kI32: return LaunchOf<int32_t>(work, stream);
-    case DType::kBool: return LaunchOf<uint8_t>(work, stream);
-  }
+  WithStored(work.dtype, [&]<typename T>(T*) { LaunchOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -91,10 +91,7 @@ struct Conv {
   // Stores an element of y with its bias.
   __device__ static void PutElement(const ConvWork& work, int64_t channel, int64_t channels,
                                     int64_t column, int64_t plane, float sum) {
-    if (work.bias != nullptr) {
-      sum += work.bias_dtype == DType::kBF16 ? ToFloat(static_cast<const Bf16*>(work.bias)[channel])
-                                             : static_cast<const float*>(work.bias)[channel];
-    }
+    if (work.bias != nullptr) sum += RealAt(work.bias_dtype, work.bias, channel);
     const int64_t image = column / plane;
     Store(static_cast<T*>(work.y) + (image * channels + channel) * plane + column % plane, sum);
   }
@@ -261,22 +258,19 @@ void LaunchAddParts(const ConvGradWeightWork& work, device::CudaStream stream) {
 void LaunchConv(const ConvWork& work, device::CudaStream stream) {
   const ConvSizes& s = work.sizes;
   const int64_t columns = s.images * NarrowSize(s);
-  s.dtype == DType::kBF16 ? LaunchProduct(Conv<Bf16>{work}, s.out, columns, stream)
-                          : LaunchProduct(Conv<float>{work}, s.out, columns, stream);
+  WithReal(s.dtype, [&]<typename T>(T*) { LaunchProduct(Conv<T>{work}, s.out, columns, stream); });
 }
 
 void LaunchConvTranspose(const ConvWork& work, device::CudaStream stream) {
   const ConvSizes& s = work.sizes;
   const int64_t columns = s.images * WideSize(s);
-  s.dtype == DType::kBF16 ? LaunchProduct(ConvTranspose<Bf16>{work}, s.in, columns, stream)
-                          : LaunchProduct(ConvTranspose<float>{work}, s.in, columns, stream);
+  WithReal(s.dtype,
+           [&]<typename T>(T*) { LaunchProduct(ConvTranspose<T>{work}, s.in, columns, stream); });
 }
 
 void LaunchConvGradWeight(const ConvGradWeightWork& work, device::CudaStream stream) {
-  work.sizes.dtype == DType::kBF16 ? LaunchGradWeight<Bf16>(work, stream)
-                                   : LaunchGradWeight<float>(work, stream);
-  work.dw_dtype == DType::kBF16 ? LaunchAddParts<Bf16>(work, stream)
-                                : LaunchAddParts<float>(work, stream);
+  WithReal(work.sizes.dtype, [&]<typename T>(T*) { LaunchGradWeight<T>(work, stream); });
+  WithReal(work.dw_dtype, [&]<typename T>(T*) { LaunchAddParts<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -99,8 +99,9 @@ __device__ inline float Exp2(float x) {
 }
 #endif
 
-// e^(x - max) as precisely as a result of type T shows. A bf16 result has 8 bits, so its error may
-// be that of a product with log2(e): about 1e-7 times the larger of |x| and |max|.
+// e^(x - max) as precisely as a result of type T shows. A bf16 result has 8 bits and an f16 result
+// 11, so their errors may be that of a product with log2(e): about 1e-7 times the larger of |x| and
+// |max|.
 template <typename T>
 struct ExpBelow {
   float max;
@@ -115,6 +116,11 @@ struct ExpBelow<Bf16> {
 
   __device__ explicit ExpBelow(float of_row) : scaled_max(of_row * kLog2E) {}
   __device__ float operator()(float x) const { return Exp2(fmaf(x, kLog2E, -scaled_max)); }
+};
+
+template <>
+struct ExpBelow<F16> : ExpBelow<Bf16> {
+  __device__ explicit ExpBelow(float of_row) : ExpBelow<Bf16>(of_row) {}
 };
 
 // d = e^(x - max) dloss / sum_exp - of_each dloss, less of_target dloss at the target. An element
@@ -216,24 +222,24 @@ __global__ void AccuracyKernel(AccuracyWork work) {
 }
 
 template <typename Work>
-void LaunchRows(void (*of_f32)(Work), void (*of_bf16)(Work), const Work& work,
-                device::CudaStream stream) {
+void LaunchRows(void (*kernel)(Work), const Work& work, device::CudaStream stream) {
   const LogitRows& rows = work.rows;
   if (rows.rows == 0) return;
-  const bool bf16 = rows.dtype == DType::kBF16;
-  const int threads = ThreadsOfRow(rows.n, bf16 ? kPackSize<Bf16> : kPackSize<float>, kThreadsMax);
-  Launch(stream, bf16 ? of_bf16 : of_f32, dim3(NumBlocks(rows.rows, 1)), dim3(threads),
+  const int threads = ThreadsOfRow(rows.n, PackSizeOf(rows.dtype), kThreadsMax);
+  Launch(stream, kernel, dim3(NumBlocks(rows.rows, 1)), dim3(threads),
          kBlockScratch * sizeof(float), work);
 }
 
 }  // namespace
 
 void LaunchCrossEntropy(const CrossEntropyWork& work, device::CudaStream stream) {
-  LaunchRows(&CrossEntropyKernel<float>, &CrossEntropyKernel<Bf16>, work, stream);
+  WithReal(work.rows.dtype,
+           [&]<typename T>(T*) { LaunchRows(&CrossEntropyKernel<T>, work, stream); });
 }
 
 void LaunchExpSumPick(const ExpSumPickWork& work, device::CudaStream stream) {
-  LaunchRows(&ExpSumPickKernel<float>, &ExpSumPickKernel<Bf16>, work, stream);
+  WithReal(work.rows.dtype,
+           [&]<typename T>(T*) { LaunchRows(&ExpSumPickKernel<T>, work, stream); });
 }
 
 void LaunchCrossEntropyFinish(const CrossEntropyFinishWork& work, device::CudaStream stream) {
@@ -244,11 +250,12 @@ void LaunchCrossEntropyFinish(const CrossEntropyFinishWork& work, device::CudaSt
 }
 
 void LaunchCrossEntropyGrad(const CrossEntropyGradWork& work, device::CudaStream stream) {
-  LaunchRows(&CrossEntropyGradKernel<float>, &CrossEntropyGradKernel<Bf16>, work, stream);
+  WithReal(work.rows.dtype,
+           [&]<typename T>(T*) { LaunchRows(&CrossEntropyGradKernel<T>, work, stream); });
 }
 
 void LaunchAccuracy(const AccuracyWork& work, device::CudaStream stream) {
-  LaunchRows(&AccuracyKernel<float>, &AccuracyKernel<Bf16>, work, stream);
+  WithReal(work.rows.dtype, [&]<typename T>(T*) { LaunchRows(&AccuracyKernel<T>, work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

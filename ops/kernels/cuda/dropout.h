@@ -14,7 +14,7 @@ namespace weir::kernels::WEIR_CUDA_SPACE {
 struct DropoutWork {
   static constexpr int kAxesMax = 16;  // of a tensor (runtime/base/plan_limits.h)
 
-  DType dtype = DType::kF32;  // f32 or bf16
+  DType dtype = DType::kF32;  // real
   DropoutRule rule;
   const void* x = nullptr;
   void* y = nullptr;

@@ -280,20 +280,16 @@ void LaunchSums(const EmbeddingGradWork& work, const Runs& runs, device::CudaStr
            dim3(NumBlocks(pieces * 2 * per_row, kWarps)), dim3(kThreads), 0, work, runs);
   }
   const dim3 blocks(NumBlocks(work.rows * per_row, kWarps));
-  if (work.dtable_dtype == DType::kBF16) {
-    Launch(stream, packs ? &RowKernel<T, Bf16, kPack> : &RowKernel<T, Bf16, 1>, blocks,
-           dim3(kThreads), 0, work, runs);
-  } else {
-    Launch(stream, packs ? &RowKernel<T, float, kPack> : &RowKernel<T, float, 1>, blocks,
-           dim3(kThreads), 0, work, runs);
-  }
+  WithReal(work.dtable_dtype, [&]<typename To>(To*) {
+    Launch(stream, packs ? &RowKernel<T, To, kPack> : &RowKernel<T, To, 1>, blocks, dim3(kThreads),
+           0, work, runs);
+  });
 }
 
 }  // namespace
 
 void LaunchEmbedding(const EmbeddingWork& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchEmbeddingOf<Bf16>(work, stream)
-                             : LaunchEmbeddingOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchEmbeddingOf<T>(work, stream); });
 }
 
 int64_t EmbeddingGradWorkspace(int64_t num_ids, int64_t rows, int64_t width) {
@@ -343,8 +339,7 @@ void LaunchEmbeddingGrad(const EmbeddingGradWork& work, device::CudaStream strea
     Launch(stream, &FindRunsKernel, dim3(NumBlocks(num, kThreads)), dim3(kThreads), 0, runs, num,
            work.rows);
   }
-  work.dy_dtype == DType::kBF16 ? LaunchSums<Bf16>(work, runs, stream)
-                                : LaunchSums<float>(work, runs, stream);
+  WithReal(work.dy_dtype, [&]<typename T>(T*) { LaunchSums<T>(work, runs, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -60,14 +60,17 @@ __device__ inline int32_t Combine(Combiner combiner, int32_t a, int32_t b) {
 
 __device__ inline float Number(float x) { return x; }
 __device__ inline float Number(Bf16 x) { return ToFloat(x); }
+__device__ inline float Number(F16 x) { return ToFloat(x); }
 __device__ inline int32_t Number(int32_t x) { return x; }
 
 __device__ inline void Put(float* to, float x) { *to = x; }
 __device__ inline void Put(Bf16* to, float x) { Store(to, x); }
+__device__ inline void Put(F16* to, float x) { Store(to, x); }
 __device__ inline void Put(int32_t* to, int32_t x) { *to = x; }
 
 __device__ inline void PutLowest(float* to) { *to = -HUGE_VALF; }
 __device__ inline void PutLowest(Bf16* to) { to->bits = 0xff80; }
+__device__ inline void PutLowest(F16* to) { to->bits = 0xfc00; }
 __device__ inline void PutLowest(int32_t* to) { *to = -2147483647 - 1; }
 __device__ inline void PutLowest(uint8_t* to) { *to = 0; }
 
@@ -210,12 +213,13 @@ uint32_t ExchangeBlocks(int64_t count, int64_t at_once) { return ElementBlocks(c
 
 void LaunchExchange(const ExchangeWork& work, device::CudaStream stream) {
   if (work.num_blocks == 0) return;
-  switch (work.dtype) {
-    case DType::kF32: return LaunchTyped<float>(work, stream);
-    case DType::kBF16: return LaunchTyped<Bf16>(work, stream);
-    case DType::kI32: return LaunchTyped<int32_t>(work, stream);
-    case DType::kBool: return LaunchOf<uint8_t, 0, ExchangeSourcesIn::kParameter>(work, stream);
-  }
+  WithStored(work.dtype, [&]<typename T>(T*) {
+    if constexpr (std::is_same_v<T, uint8_t>) {
+      LaunchOf<T, 0, ExchangeSourcesIn::kParameter>(work, stream);
+    } else {
+      LaunchTyped<T>(work, stream);
+    }
+  });
 }
 
 void LaunchExchangeSources(const ExchangeSources& work, device::CudaStream stream) {

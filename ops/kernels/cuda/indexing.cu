@@ -65,10 +65,11 @@ __global__ void IndexedSumKernel(IndexedSumWork work, float* sums) {
   }
 }
 
-__global__ void RoundSumsKernel(const float* sums, Bf16* y, int64_t count) {
+template <typename T>
+__global__ void RoundSumsKernel(const float* sums, T* y, int64_t count) {
   const int64_t first = GridThread() * 4;
   const Pack<float, 4> from = LoadPack<4>(sums, first, count);
-  Pack<Bf16, 4> to;
+  Pack<T, 4> to;
   WEIR_UNROLL
   for (int i = 0; i < 4; ++i) Store(&to.at[i], from.at[i]);
   StorePack<4>(y, first, count, to);
@@ -138,24 +139,26 @@ void LaunchIndexedSum(const IndexedSumWork& work, device::CudaStream stream) {
   const int64_t elements = sizes.outer * sizes.rows * sizes.inner;
   if (elements == 0) return;
   if (IsTable(sizes)) return LaunchTableSum(work, stream);
-  const bool rounds = work.y_dtype == DType::kBF16;
+  const bool rounds = work.y_dtype != DType::kF32;
   float* const sums = static_cast<float*>(rounds ? work.workspace : work.y);
   const dim3 packs(ElementBlocks(elements, 4));
   Launch(stream, &ClearSumsKernel, packs, dim3(kElementThreads), 0, sums, elements);
   if (sizes.count > 0) {
-    Launch(stream,
-           work.x_dtype == DType::kBF16 ? &IndexedSumKernel<Bf16> : &IndexedSumKernel<float>,
-           dim3(NumBlocks(sizes.outer * sizes.inner, kThreads)), dim3(kThreads), 0, work, sums);
+    WithReal(work.x_dtype, [&]<typename T>(T*) {
+      Launch(stream, &IndexedSumKernel<T>, dim3(NumBlocks(sizes.outer * sizes.inner, kThreads)),
+             dim3(kThreads), 0, work, sums);
+    });
   }
   if (rounds) {
-    Launch(stream, &RoundSumsKernel, packs, dim3(kElementThreads), 0, sums,
-           static_cast<Bf16*>(work.y), elements);
+    WithReal(work.y_dtype, [&]<typename T>(T*) {
+      Launch(stream, &RoundSumsKernel<T>, packs, dim3(kElementThreads), 0, sums,
+             static_cast<T*>(work.y), elements);
+    });
   }
 }
 
 void LaunchOneHot(const OneHotWork& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchOneHotOf<Bf16>(work, stream)
-                             : LaunchOneHotOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchOneHotOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -398,8 +398,7 @@ class Joiner {
     const KernelSpec &first = a.spec, &second = b.spec;
     if (second.op != many.op) return false;
     if (many.has_scale) return a.inputs[1] == b.inputs[1];
-    const auto is_real = [](DType type) { return type == DType::kF32 || type == DType::kBF16; };
-    if (!is_real(first.inputs[0]->dtype) || !is_real(first.outputs[0]->dtype) ||
+    if (!IsReal(first.inputs[0]->dtype) || !IsReal(first.outputs[0]->dtype) ||
         first.inputs[0]->dtype != second.inputs[0]->dtype ||
         first.outputs[0]->dtype != second.outputs[0]->dtype) {
       return false;

@@ -15,12 +15,14 @@
 #include <cstdint>
 
 #include "ops/kernels/cuda/cuda_mode.h"
+#include "runtime/base/dtype.h"
 #include "runtime/device/cuda/cuda_stream.h"
 
 #ifdef WEIR_CUDA_EMULATED
 #include "ops/kernels/cuda/emulation/emulation.h"
 #else
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 // Declares `name` as the block's shared memory, aligned to 16 bytes: as many bytes as the launch
@@ -61,8 +63,12 @@ void Launch(device::CudaStream stream, void (*kernel)(Parameters...), dim3 block
 }
 #endif
 
-// A bf16 number is the upper half of an f32; rounding is to the nearest, ties to even.
+// Elements of bf16 and f16, as runtime/base/dtype.h has them; rounding is to the nearest, ties to
+// even.
 struct alignas(2) Bf16 {
+  uint16_t bits;
+};
+struct alignas(2) F16 {
   uint16_t bits;
 };
 
@@ -76,21 +82,70 @@ __device__ inline float ToFloat(Bf16 x) {
   } number{static_cast<uint32_t>(x.bits) << 16};
   return number.value;
 }
+__device__ inline float ToFloat(F16 x) {
+#ifdef WEIR_CUDA_EMULATED
+  return ::weir::ToFloat(Float16{x.bits});
+#else
+  return __half2float(__ushort_as_half(x.bits));
+#endif
+}
 
 __device__ inline void Store(float* to, float x) { *to = x; }
 __device__ inline void Store(Bf16* to, float x) {
 #ifdef WEIR_CUDA_EMULATED
-  union {
-    float value;
-    uint32_t bits;
-  } number{x};
-  const bool is_nan = (number.bits & 0x7fffffffu) > 0x7f800000u;
-  to->bits =
-      is_nan ? static_cast<uint16_t>((number.bits >> 16) | 0x40u)
-             : static_cast<uint16_t>((number.bits + 0x7fffu + ((number.bits >> 16) & 1u)) >> 16);
+  to->bits = ToBFloat16(x).bits;
 #else
   to->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
 #endif
+}
+__device__ inline void Store(F16* to, float x) {
+#ifdef WEIR_CUDA_EMULATED
+  to->bits = ToFloat16(x).bits;
+#else
+  to->bits = __half_as_ushort(__float2half_rn(x));
+#endif
+}
+
+// Calls f with a null pointer to the type that stores elements of `dtype`, which is real.
+template <typename F>
+void WithReal(DType dtype, F&& f) {
+  if (dtype == DType::kBF16) {
+    f(static_cast<Bf16*>(nullptr));
+  } else if (dtype == DType::kF16) {
+    f(static_cast<F16*>(nullptr));
+  } else {
+    f(static_cast<float*>(nullptr));
+  }
+}
+
+// Calls f with a null pointer to the type that stores elements of `dtype`.
+template <typename F>
+void WithStored(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kI32: return f(static_cast<int32_t*>(nullptr));
+    case DType::kBool: return f(static_cast<uint8_t*>(nullptr));
+    case DType::kF32:
+    case DType::kBF16:
+    case DType::kF16: break;
+  }
+  WithReal(dtype, f);
+}
+
+// Returns element i of `data`, whose type is real.
+__device__ inline float RealAt(DType dtype, const void* data, int64_t i) {
+  if (dtype == DType::kBF16) return ToFloat(static_cast<const Bf16*>(data)[i]);
+  if (dtype == DType::kF16) return ToFloat(static_cast<const F16*>(data)[i]);
+  return static_cast<const float*>(data)[i];
+}
+// Sets element i of `data`, whose type is real, to `value`, rounded.
+__device__ inline void StoreAt(DType dtype, void* data, int64_t i, float value) {
+  if (dtype == DType::kBF16) {
+    Store(&static_cast<Bf16*>(data)[i], value);
+  } else if (dtype == DType::kF16) {
+    Store(&static_cast<F16*>(data)[i], value);
+  } else {
+    static_cast<float*>(data)[i] = value;
+  }
 }
 
 // N elements that are loaded and stored by one access of N * sizeof(T) bytes, to which the address
@@ -103,6 +158,7 @@ struct alignas(sizeof(T) * N) Pack {
 // The elements of one access of 16 bytes.
 template <typename T>
 constexpr int kPackSize = 16 / sizeof(T);
+constexpr int PackSizeOf(DType dtype) { return static_cast<int>(16 / SizeOf(dtype)); }
 
 // Stores the pack in the device's memory. `to` is aligned to the pack. A pack of 16 bytes goes out
 // in one access: the compiler splits an assignment of numbers that it holds in registers into an

@@ -14,6 +14,7 @@ using Compared =
 
 __device__ inline float Number(float x) { return x; }
 __device__ inline float Number(Bf16 x) { return ToFloat(x); }
+__device__ inline float Number(F16 x) { return ToFloat(x); }
 __device__ inline double Number(int32_t x) { return x; }
 __device__ inline double Number(uint8_t x) { return x; }
 
@@ -134,12 +135,7 @@ void LaunchWhereOf(const WhereWork& work, device::CudaStream stream) {
 
 void LaunchCompare(const CompareWork& work, device::CudaStream stream) {
   if (work.layout.count == 0) return;
-  switch (work.dtype) {
-    case DType::kF32: return LaunchCompareOf<float>(work, stream);
-    case DType::kBF16: return LaunchCompareOf<Bf16>(work, stream);
-    case DType::kI32: return LaunchCompareOf<int32_t>(work, stream);
-    case DType::kBool: return LaunchCompareOf<uint8_t>(work, stream);
-  }
+  WithStored(work.dtype, [&]<typename T>(T*) { LaunchCompareOf<T>(work, stream); });
 }
 
 void LaunchLogical(const LogicalWork& work, device::CudaStream stream) {
@@ -151,8 +147,7 @@ void LaunchLogical(const LogicalWork& work, device::CudaStream stream) {
 
 void LaunchWhere(const WhereWork& work, device::CudaStream stream) {
   if (work.layout.count == 0) return;
-  work.dtype == DType::kBF16 ? LaunchWhereOf<Bf16>(work, stream)
-                             : LaunchWhereOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchWhereOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -37,7 +37,7 @@ struct LogicalWork {
 
 // y = a where the condition is true, and b, or the number `value`, elsewhere.
 struct WhereWork {
-  DType dtype = DType::kF32;  // f32 or bf16, of a, b and y
+  DType dtype = DType::kF32;  // real, of a, b and y
   float value = 0;            // if there is no b
   BroadcastLayout layout;     // of y, with the operands condition, a and b
   const void* condition = nullptr;

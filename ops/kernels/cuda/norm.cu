@@ -40,18 +40,23 @@ struct Part {
 };
 
 __device__ inline float Load(const NormParameter& parameter, int64_t i) {
-  return parameter.dtype == DType::kBF16 ? ToFloat(static_cast<const Bf16*>(parameter.data)[i])
-                                         : static_cast<const float*>(parameter.data)[i];
+  return RealAt(parameter.dtype, parameter.data, i);
+}
+
+template <typename T, int N>
+__device__ inline void LoadManyOf(const void* data, int64_t i, float* to) {
+  const auto pack = *reinterpret_cast<const Pack<T, N>*>(static_cast<const T*>(data) + i);
+  WEIR_UNROLL
+  for (int j = 0; j < N; ++j) to[j] = ToFloat(pack.at[j]);
 }
 
 // Loads N numbers from i on, which one access of 8 or 16 bytes may load.
 template <int N>
 __device__ inline void LoadMany(const NormParameter& parameter, int64_t i, float* to) {
   if (parameter.dtype == DType::kBF16) {
-    const auto pack =
-        *reinterpret_cast<const Pack<Bf16, N>*>(static_cast<const Bf16*>(parameter.data) + i);
-    WEIR_UNROLL
-    for (int j = 0; j < N; ++j) to[j] = ToFloat(pack.at[j]);
+    LoadManyOf<Bf16, N>(parameter.data, i, to);
+  } else if (parameter.dtype == DType::kF16) {
+    LoadManyOf<F16, N>(parameter.data, i, to);
   } else {
     WEIR_UNROLL
     for (int at = 0; at < N; at += 4) {
@@ -443,21 +448,20 @@ void LaunchOf(const NormWork& work, device::CudaStream stream) {
 
 void LaunchNorm(const NormWork& work, device::CudaStream stream) {
   if (work.addend == nullptr) {
-    work.dtype == DType::kBF16 ? LaunchOf<Bf16, Normalised::kX>(work, stream)
-                               : LaunchOf<float, Normalised::kX>(work, stream);
+    WithReal(work.dtype, [&]<typename T>(T*) { LaunchOf<T, Normalised::kX>(work, stream); });
   } else {
-    work.dtype == DType::kBF16 ? LaunchOf<Bf16, Normalised::kSum>(work, stream)
-                               : LaunchOf<float, Normalised::kSum>(work, stream);
+    WithReal(work.dtype, [&]<typename T>(T*) { LaunchOf<T, Normalised::kSum>(work, stream); });
   }
 }
 
 int64_t NormGradPartials(DType dtype, int64_t rows, int64_t n) {
-  const GradPlan plan = dtype == DType::kBF16 ? PlanOf<Bf16>(rows, n) : PlanOf<float>(rows, n);
+  GradPlan plan;
+  WithReal(dtype, [&]<typename T>(T*) { plan = PlanOf<T>(rows, n); });
   return plan.segments * 2 * n;
 }
 
 void LaunchNormGrad(const NormGradWork& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchGradOf<Bf16>(work, stream) : LaunchGradOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchGradOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

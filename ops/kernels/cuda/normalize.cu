@@ -6,8 +6,7 @@ namespace weir::kernels::WEIR_CUDA_SPACE {
 namespace {
 
 __device__ inline float At(const Statistic& statistic, int64_t i) {
-  return statistic.dtype == DType::kBF16 ? ToFloat(static_cast<const Bf16*>(statistic.data)[i])
-                                         : static_cast<const float*>(statistic.data)[i];
+  return RealAt(statistic.dtype, statistic.data, i);
 }
 
 __device__ inline float RootAt(const Statistic& variance, float epsilon, int64_t i) {
@@ -154,20 +153,17 @@ void LaunchElements(const NormalizeShape& shape, const void* from, void* to,
 template <typename Function>
 void LaunchElements(const NormalizeShape& shape, const void* from, void* to,
                     const Function& function, device::CudaStream stream) {
-  shape.dtype == DType::kBF16 ? LaunchElements<Bf16>(shape, from, to, function, stream)
-                              : LaunchElements<float>(shape, from, to, function, stream);
+  WithReal(shape.dtype,
+           [&]<typename T>(T*) { LaunchElements<T>(shape, from, to, function, stream); });
 }
 
 template <template <typename> typename Term, typename Work>
 void LaunchSumsOfX(const Work& work, device::CudaStream stream) {
   const NormalizeShape& shape = work.shape;
-  if (shape.dtype == DType::kBF16) {
-    const Term<Bf16> term{{static_cast<const Bf16*>(work.x)}, work};
+  WithReal(shape.dtype, [&]<typename T>(T*) {
+    const Term<T> term{{static_cast<const T*>(work.x)}, work};
     LaunchReduce(shape.walk, term, shape.partials, stream);
-  } else {
-    const Term<float> term{{static_cast<const float*>(work.x)}, work};
-    LaunchReduce(shape.walk, term, shape.partials, stream);
-  }
+  });
 }
 
 __global__ void ZeroKernel(float* y, int64_t n) {
@@ -186,8 +182,7 @@ void LaunchZero(const NormalizeShape& shape, float* statistic, device::CudaStrea
 
 int64_t NormalizePartials(const NormalizeShape& shape, int num_sums) {
   if (shape.empty) return 0;
-  const int pack = shape.dtype == DType::kBF16 ? kPackSize<Bf16> : kPackSize<float>;
-  return ReducePartials(shape.walk, num_sums, pack);
+  return ReducePartials(shape.walk, num_sums, PackSizeOf(shape.dtype));
 }
 
 void LaunchVariance(const VarianceWork& work, device::CudaStream stream) {
@@ -216,11 +211,9 @@ void LaunchNormalizeGrad(const NormalizeGradWork& work, device::CudaStream strea
     return;
   }
   // The sums come first, because dx may be x or dy.
-  if (shape.dtype == DType::kBF16) {
-    LaunchReduce(shape.walk, NormalizeGradTerm<Bf16>{work}, shape.partials, stream);
-  } else {
-    LaunchReduce(shape.walk, NormalizeGradTerm<float>{work}, shape.partials, stream);
-  }
+  WithReal(shape.dtype, [&]<typename T>(T*) {
+    LaunchReduce(shape.walk, NormalizeGradTerm<T>{work}, shape.partials, stream);
+  });
   const NormalGradOf function{work.variance, work.gamma, shape.epsilon};
   LaunchElements(shape, work.dy, work.dx, function, stream);
 }

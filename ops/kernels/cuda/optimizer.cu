@@ -170,6 +170,8 @@ __global__ void SquaresKernel(SquaresWork work) {
     const int64_t n = tensor.n - begin < kSquaresPiece ? tensor.n - begin : kSquaresPiece;
     float sum = tensor.dtype == DType::kBF16
                     ? SquaresOf(static_cast<const Bf16*>(tensor.data) + begin, n)
+                : tensor.dtype == DType::kF16
+                    ? SquaresOf(static_cast<const F16*>(tensor.data) + begin, n)
                     : SquaresOf(static_cast<const float*>(tensor.data) + begin, n);
     sum = BlockSum(sum, scratch);
     if (threadIdx.x == 0) work.partials[piece] = sum;

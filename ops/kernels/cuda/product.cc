@@ -49,7 +49,7 @@ absl::Status Product::Enqueue(const ProductOperands& operands, void* workspace,
     ProductOperands wide = operands;
     wide.c = static_cast<char*>(workspace) + kProductWorkspace;
     WEIR_RETURN_IF_ERROR(plan_->Enqueue(wide, workspace, stream));
-    LaunchCast({DType::kF32, DType::kBF16, wide.c, operands.c, narrowed_elements()}, stream);
+    LaunchCast({DType::kF32, spec_.result, wide.c, operands.c, narrowed_elements()}, stream);
     return absl::OkStatus();
   }
   if (plan_->reach() == ProductReach::kAll) {

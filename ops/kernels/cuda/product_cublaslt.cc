@@ -28,7 +28,10 @@ constexpr int64_t kBatchMax = 32768;
 // alignment.
 void* const kAnyPointer = reinterpret_cast<void*>(uintptr_t{kOperandAlignment});
 
-cudaDataType_t TypeOf(DType dtype) { return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t TypeOf(DType dtype) {
+  if (dtype == DType::kBF16) return CUDA_R_16BF;
+  return dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 // Owns what cuBLASLt makes for one call: the descriptions and the algorithm.
 class LtCall {

@@ -7,22 +7,10 @@
 #include <vector>
 
 #include "runtime/base/dtype.h"
+#include "runtime/base/real.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 namespace {
-
-float Read(const void* from, DType dtype, int64_t i) {
-  return dtype == DType::kBF16 ? ToFloat(static_cast<const BFloat16*>(from)[i])
-                               : static_cast<const float*>(from)[i];
-}
-
-void Write(void* to, DType dtype, int64_t i, float value) {
-  if (dtype == DType::kBF16) {
-    static_cast<BFloat16*>(to)[i] = ToBFloat16(value);
-  } else {
-    static_cast<float*>(to)[i] = value;
-  }
-}
 
 // Computes product `i` of the batch.
 void Compute(const ProductSpec& spec, const ProductOperands& operands, int64_t i) {
@@ -31,22 +19,22 @@ void Compute(const ProductSpec& spec, const ProductOperands& operands, int64_t i
   for (int64_t row = 0; row < k; ++row) {
     for (int64_t column = 0; column < n; ++column) {
       const int64_t at = spec.b == Layout::kPlain ? row * n + column : column * k + row;
-      b[row * n + column] = Read(operands.b, spec.operands, i * k * n + at);
+      b[row * n + column] = RealAt(spec.operands, operands.b, i * k * n + at);
     }
   }
   for (int64_t row = 0; row < m; ++row) {
     std::fill(sums.begin(), sums.end(), 0.0f);
     for (int64_t at = 0; at < k; ++at) {
       const int64_t of_a = spec.a == Layout::kPlain ? row * k + at : at * m + row;
-      const float factor = Read(operands.a, spec.operands, i * m * k + of_a);
+      const float factor = RealAt(spec.operands, operands.a, i * m * k + of_a);
       for (int64_t column = 0; column < n; ++column) sums[column] += factor * b[at * n + column];
     }
     for (int64_t column = 0; column < n; ++column) {
-      const float bias = spec.has_bias ? Read(operands.bias, spec.bias, column) : 0.0f;
+      const float bias = spec.has_bias ? RealAt(spec.bias, operands.bias, column) : 0.0f;
       const int64_t at = i * m * n + row * n + column;
       const float addend =
-          operands.addend != nullptr ? Read(operands.addend, spec.result, at) : 0.0f;
-      Write(operands.c, spec.result, at, sums[column] + bias + addend);
+          operands.addend != nullptr ? RealAt(spec.result, operands.addend, at) : 0.0f;
+      SetRealAt(spec.result, operands.c, at, sums[column] + bias + addend);
     }
   }
 }

@@ -21,9 +21,9 @@ __device__ inline float Apply(Activation activation, float x) {
 }
 
 // Returns the element as stored.
-__device__ inline float Rounded(const float* type, float x) { return x; }
-__device__ inline float Rounded(const Bf16* type, float x) {
-  Bf16 stored;
+template <typename T>
+__device__ inline float Rounded(const T*, float x) {
+  T stored;
   Store(&stored, x);
   return ToFloat(stored);
 }
@@ -36,10 +36,7 @@ struct Operands {
   T* pre;
   T* y;
 
-  __device__ float Bias(int64_t column) const {
-    return bias_dtype == DType::kBF16 ? ToFloat(static_cast<const Bf16*>(bias)[column])
-                                      : static_cast<const float*>(bias)[column];
-  }
+  __device__ float Bias(int64_t column) const { return RealAt(bias_dtype, bias, column); }
 };
 
 // Each thread takes kPack elements of one row, or one element where rows are no whole packs.
@@ -77,7 +74,7 @@ void LaunchOf(const ProductFinish& work, device::CudaStream stream) {
 }  // namespace
 
 void LaunchProductFinish(const ProductFinish& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchOf<Bf16>(work, stream) : LaunchOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -5,15 +5,6 @@
 namespace weir::kernels::WEIR_CUDA_SPACE {
 namespace {
 
-// Stores `value` as element i of numbers of either real type.
-__device__ inline void StoreAs(DType dtype, void* y, int64_t i, float value) {
-  if (dtype == DType::kBF16) {
-    Store(&static_cast<Bf16*>(y)[i], value);
-  } else {
-    static_cast<float*>(y)[i] = value;
-  }
-}
-
 template <typename T, Reduction kReduction>
 struct ReduceTerm {
   static constexpr int kSums = 1;
@@ -37,7 +28,7 @@ struct ReduceTerm {
     *sum = kReduction == Reduction::kSum ? *sum + *other : MaxOrNaN(*sum, *other);
   }
   __device__ void Finish(int64_t result, const float* sum) const {
-    StoreAs(y_dtype, y, result, *sum * factor);
+    StoreAt(y_dtype, y, result, *sum * factor);
   }
 
   const T* x;
@@ -47,7 +38,7 @@ struct ReduceTerm {
 };
 
 __global__ void FillKernel(DType dtype, void* y, int64_t n, float value) {
-  for (int64_t i = GlobalThread(); i < n; i += NumThreads()) StoreAs(dtype, y, i, value);
+  for (int64_t i = GlobalThread(); i < n; i += NumThreads()) StoreAt(dtype, y, i, value);
 }
 
 template <typename T, Reduction kReduction>
@@ -118,18 +109,16 @@ void LaunchExpandOf(const ExpandWork& work, device::CudaStream stream) {
 
 int64_t ReduceWorkspace(const ReduceWork& work) {
   if (work.num_x == 0) return 0;
-  const int pack = work.x_dtype == DType::kBF16 ? kPackSize<Bf16> : kPackSize<float>;
-  return ReducePartials(work.walk, 1, pack) * static_cast<int64_t>(sizeof(float));
+  return ReducePartials(work.walk, 1, PackSizeOf(work.x_dtype)) *
+         static_cast<int64_t>(sizeof(float));
 }
 
 void LaunchReduction(const ReduceWork& work, device::CudaStream stream) {
-  work.x_dtype == DType::kBF16 ? LaunchReductionOf<Bf16>(work, stream)
-                               : LaunchReductionOf<float>(work, stream);
+  WithReal(work.x_dtype, [&]<typename T>(T*) { LaunchReductionOf<T>(work, stream); });
 }
 
 void LaunchExpand(const ExpandWork& work, device::CudaStream stream) {
-  work.dtype == DType::kBF16 ? LaunchExpandOf<Bf16>(work, stream)
-                             : LaunchExpandOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchExpandOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

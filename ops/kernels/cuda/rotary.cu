@@ -65,7 +65,7 @@ void LaunchRotary(const RotaryWork& work, device::CudaStream stream) {
   if (work.batch * work.sequence * work.num_heads * work.half == 0) return;
   Launch(stream, &RotaryTableKernel, dim3(ElementBlocks(work.rows * work.half, 1)),
          dim3(kElementThreads), 0, work);
-  work.dtype == DType::kBF16 ? LaunchOf<Bf16>(work, stream) : LaunchOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -11,7 +11,7 @@ namespace weir::kernels::WEIR_CUDA_SPACE {
 
 // x and y are [batch, sequence, num_heads, 2 * half]; y may be x.
 struct RotaryWork {
-  DType dtype = DType::kF32;  // f32 or bf16
+  DType dtype = DType::kF32;  // real
   double base = 10000;
   double direction = 1;  // -1 turns back
   int64_t batch = 0, sequence = 0, num_heads = 0, half = 0;

@@ -129,15 +129,15 @@ void LaunchCumsumOf(const CumsumWork& work, device::CudaStream stream) {
 
 void LaunchTopK(const TopKWork& work, device::CudaStream stream) {
   if (work.outer * work.inner == 0) return;
-  Launch(stream, work.dtype == DType::kBF16 ? &TopKKernel<Bf16> : &TopKKernel<float>,
-         dim3(NumBlocks(work.outer * work.inner, 1)), dim3(ThreadsOfRow(work.n, 1, kThreads)),
-         kBlockScratch * sizeof(uint64_t), work);
+  WithReal(work.dtype, [&]<typename T>(T*) {
+    Launch(stream, &TopKKernel<T>, dim3(NumBlocks(work.outer * work.inner, 1)),
+           dim3(ThreadsOfRow(work.n, 1, kThreads)), kBlockScratch * sizeof(uint64_t), work);
+  });
 }
 
 void LaunchCumsum(const CumsumWork& work, device::CudaStream stream) {
   if (work.outer * work.n * work.inner == 0) return;
-  work.dtype == DType::kBF16 ? LaunchCumsumOf<Bf16>(work, stream)
-                             : LaunchCumsumOf<float>(work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchCumsumOf<T>(work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -10,7 +10,7 @@
 namespace weir::kernels::WEIR_CUDA_SPACE {
 
 struct SiluProductWork {
-  DType dtype = DType::kF32;  // f32 or bf16, of all operands
+  DType dtype = DType::kF32;  // real, of all operands
   const void* x = nullptr;
   const void* b = nullptr;
   void* y = nullptr;  // gets silu(x), and may be x; null: not wanted

@@ -69,23 +69,21 @@ __global__ void SoftmaxGradKernel(SoftmaxGradWork work) {
 }
 
 template <typename Work>
-void LaunchRows(void (*of_f32)(Work), void (*of_bf16)(Work), const Work& work,
-                device::CudaStream stream) {
+void LaunchRows(void (*kernel)(Work), const Work& work, device::CudaStream stream) {
   if (work.rows == 0 || work.n == 0) return;
-  const bool bf16 = work.dtype == DType::kBF16;
-  const int threads = ThreadsOfRow(work.n, bf16 ? kPackSize<Bf16> : kPackSize<float>, kThreadsMax);
-  Launch(stream, bf16 ? of_bf16 : of_f32, dim3(NumBlocks(work.rows, 1)), dim3(threads),
+  const int threads = ThreadsOfRow(work.n, PackSizeOf(work.dtype), kThreadsMax);
+  Launch(stream, kernel, dim3(NumBlocks(work.rows, 1)), dim3(threads),
          kBlockScratch * sizeof(float), work);
 }
 
 }  // namespace
 
 void LaunchSoftmax(const SoftmaxWork& work, device::CudaStream stream) {
-  LaunchRows(&SoftmaxKernel<float>, &SoftmaxKernel<Bf16>, work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchRows(&SoftmaxKernel<T>, work, stream); });
 }
 
 void LaunchSoftmaxGrad(const SoftmaxGradWork& work, device::CudaStream stream) {
-  LaunchRows(&SoftmaxGradKernel<float>, &SoftmaxGradKernel<Bf16>, work, stream);
+  WithReal(work.dtype, [&]<typename T>(T*) { LaunchRows(&SoftmaxGradKernel<T>, work, stream); });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

@@ -35,9 +35,10 @@ __global__ void SumSegmentsKernel(SumSegmentsWork work) {
 
 void LaunchSumSegments(const SumSegmentsWork& work, device::CudaStream stream) {
   if (work.n == 0) return;
-  Launch(stream, work.dtype == DType::kBF16 ? &SumSegmentsKernel<Bf16> : &SumSegmentsKernel<float>,
-         dim3(NumBlocks(work.n, kWarp)), dim3(kWarps * kWarp), kWarps * kWarp * sizeof(float),
-         work);
+  WithReal(work.dtype, [&]<typename T>(T*) {
+    Launch(stream, &SumSegmentsKernel<T>, dim3(NumBlocks(work.n, kWarp)), dim3(kWarps * kWarp),
+           kWarps * kWarp * sizeof(float), work);
+  });
 }
 
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

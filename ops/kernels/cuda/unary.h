@@ -14,7 +14,7 @@ namespace weir::kernels::WEIR_CUDA_SPACE {
 struct UnaryWork {
   Unary function = Unary::kNone;
   UnaryConstants constants;
-  DType dtype = DType::kF32;  // f32 or bf16, of all operands
+  DType dtype = DType::kF32;  // real, of all operands
   const void* x = nullptr;
   const void* dy = nullptr;  // of a gradient
   void* y = nullptr;         // dx of a gradient

@@ -36,7 +36,7 @@ SpecCheck& SpecCheck::Outputs(int required, int limit) {
 }
 
 SpecCheck& SpecCheck::Real(const TensorSlice& operand, const char* name) {
-  return Expect(IsReal(operand.dtype), absl::StrCat("f32 or bf16 elements in ", name));
+  return Expect(IsReal(operand.dtype), absl::StrCat("real elements in ", name));
 }
 
 SpecCheck& SpecCheck::Is(const TensorSlice& operand, DType dtype, const char* name) {
