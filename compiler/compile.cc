@@ -10,6 +10,7 @@
 #include "compiler/job/import_graph.h"
 #include "compiler/job/import_settings.h"
 #include "compiler/job/parameter_groups.h"
+#include "compiler/job/precision_rules.h"
 #include "compiler/job/stage_meshes.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/passes/assign_stages.h"
@@ -108,6 +109,7 @@ void AddPassesBeforeLayouts(LogicalPlan* plan, Module* imported, PassPipeline* p
                  WEIR_ASSIGN_OR_RETURN(*module, ImportGraph(*plan->job, facts.dims, plan->mode));
                  if (plan->mode == PlanMode::kTrain)
                    WEIR_RETURN_IF_ERROR(ApplyGroups(plan->settings.training.groups, module));
+                 ApplyPrecisionRules(plan->settings.training, plan->job->graph().main(), module);
                  if (imported != nullptr) *imported = *module;
                  return facts.rules.CheckOverrides(*module);
                }});
@@ -119,7 +121,7 @@ void AddPassesBeforeLayouts(LogicalPlan* plan, Module* imported, PassPipeline* p
                  return absl::OkStatus();
                },
                [plan] { return CallsText(plan->module); }});
-  passes->Add({"apply-precision", "parameters and activations to bf16 or f16, if the job asks",
+  passes->Add({"apply-precision", "parameters and activations to bf16 or f16, where the job asks",
                true, ApplyPrecision});
   passes->Add({"compute-ahead", "what the micro-batches of a step know of all their data", true,
                ComputeAhead});

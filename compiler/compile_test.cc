@@ -356,6 +356,42 @@ TEST(Compile, ADamagedRhythmIsRefused) {
   EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(Compile, RulesOfPrecisionLowerOnEveryMeshAndLeaveLayoutsAsTheyAre) {
+  for (const auto precision : {proto::Training::BF16, proto::Training::F32}) {
+    for (const char* mesh : {"", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+      for (const int zero : {0, 3}) {
+        proto::Job job = TinyJob(mesh);
+        job.mutable_training()->set_precision(precision);
+        job.mutable_training()->set_zero_stage(zero);
+        const auto plain = CompileJob(job, {});
+        ASSERT_TRUE(plain.ok()) << plain.status();
+        const auto other =
+            precision == proto::Training::BF16 ? proto::Training::F32 : proto::Training::BF16;
+        job.mutable_training()->add_precision_of()->add_op("*norm*");
+        job.mutable_training()->add_precision_of()->add_pattern("main");
+        for (proto::PrecisionRule& rule : *job.mutable_training()->mutable_precision_of())
+          rule.set_precision(other);
+        for (const PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate, PlanMode::kGenerate}) {
+          CompileOptions options;
+          options.mode = mode;
+          const auto plan = CompileJob(job, options);
+          ASSERT_TRUE(plan.ok()) << mesh << ": " << plan.status();
+          for (const RankId rank : (*plan)->places.all_ranks()) {
+            const auto lowered = LowerForRank(**plan, rank);
+            ASSERT_TRUE(lowered.ok()) << mesh << ": " << lowered.status();
+          }
+          if (mode != PlanMode::kTrain) continue;
+          ASSERT_EQ((*plan)->module.variables.size(), (*plain)->module.variables.size());
+          for (size_t v = 0; v < (*plan)->module.variables.size(); ++v) {
+            EXPECT_EQ((*plan)->module.variables[v].layout, (*plain)->module.variables[v].layout);
+            EXPECT_EQ((*plan)->module.variables[v].type, (*plain)->module.variables[v].type);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Compile, EvaluateAndGenerateLower) {
   for (PlanMode mode : {PlanMode::kEvaluate, PlanMode::kGenerate}) {
     CompileOptions options;

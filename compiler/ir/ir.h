@@ -49,6 +49,9 @@ struct Node {
   Attributes attrs;
   uint64_t rng_key = 0;
   std::string where;  // "function block, node q", for messages
+  // In which a rule of the job has the node compute; none: in that of the job. The pass
+  // apply-precision reads it.
+  std::optional<DType> precision = {};
 };
 
 enum class ArgKind : uint8_t {
@@ -193,6 +196,13 @@ struct ModelWeight {
   int group = -1;  // TrainingSettings::groups; -1: none
 };
 
+// What a rule of precision does to a model, where a call counts with all its nodes.
+struct PrecisionUse {
+  DType precision = DType::kF32;
+  int64_t nodes = 0;  // that the rule is the first to fit
+  int64_t fits = 0;   // nodes that fit the rule, perhaps after another
+};
+
 struct ModelCall {
   int model_function = -1;
   std::string name;          // "layers.3"
@@ -212,7 +222,9 @@ struct Model {
   std::vector<std::pair<std::string, int>> metrics;  // scalar outputs of main, loss first
   // The outputs of a model without a loss, each with its name and its model value.
   std::vector<std::pair<std::string, int>> fetched;
-  int logits = -1;  // kGenerate: the model value to fetch
+  int logits = -1;                           // kGenerate: the model value to fetch
+  std::vector<PrecisionUse> precision_uses;  // by rule of TrainingSettings::precision_rules
+  int64_t nodes_of_calls = 0;                // with such rules: of the user's graph
 };
 
 // ---- program ----

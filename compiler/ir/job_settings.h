@@ -77,12 +77,20 @@ struct GroupSettings {
   std::optional<OptimizerSettings> optimizer;  // none: that of the training
 };
 
+// Operations, and the precision in which they compute.
+struct PrecisionRule {
+  std::vector<std::string> patterns;  // of names of functions, calls and nodes; none: all
+  std::vector<std::string> ops;       // patterns of operations; none: all
+  DType precision = DType::kF32;
+};
+
 struct TrainingSettings {
   uint64_t seed = 0;
-  int zero_stage = 0;             // 0 to 3
-  std::string zero_axis = "dp";   // the mesh axis that ZeRO splits states over
-  DType precision = DType::kF32;  // of parameters and activations in model functions
-  double clip_norm = 0;           // 0: gradients are not clipped
+  int zero_stage = 0;                          // 0 to 3
+  std::string zero_axis = "dp";                // the mesh axis that ZeRO splits states over
+  DType precision = DType::kF32;               // of parameters and activations in model functions
+  std::vector<PrecisionRule> precision_rules;  // the first that a node fits counts
+  double clip_norm = 0;                        // 0: gradients are not clipped
   OptimizerSettings optimizer;
   LearningRateSchedule learning_rates;
   std::vector<GroupSettings> groups;

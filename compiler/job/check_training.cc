@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/job/precision_rules.h"
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/status.h"
 
@@ -274,6 +275,7 @@ int64_t OptimizerSteps(const proto::Training& training, const UpdateRate& update
 absl::Status CheckTraining(const proto::Job& job, const sbp::Mesh& stage_mesh, PlanMode mode) {
   WEIR_RETURN_IF_ERROR(CheckRuntime(job.runtime()));
   WEIR_RETURN_IF_ERROR(CheckUpdates(job.training()));
+  WEIR_RETURN_IF_ERROR(CheckPrecisionRules(job.training()));
   if (mode != PlanMode::kTrain) return absl::OkStatus();
   WEIR_RETURN_IF_ERROR(CheckZero(job.training(), stage_mesh));
   WEIR_RETURN_IF_ERROR(CheckCounts(job));

@@ -155,6 +155,14 @@ GroupSettings ImportGroup(const proto::ParameterGroup& from) {
   return group;
 }
 
+PrecisionRule ImportPrecisionRule(const proto::PrecisionRule& from) {
+  PrecisionRule rule;
+  rule.patterns.assign(from.pattern().begin(), from.pattern().end());
+  rule.ops.assign(from.op().begin(), from.op().end());
+  rule.precision = DTypeOf(from.precision());
+  return rule;
+}
+
 TrainingSettings ImportTraining(const proto::Training& training) {
   constexpr double kAverageDecay = 0.999;
   TrainingSettings settings;
@@ -162,6 +170,8 @@ TrainingSettings ImportTraining(const proto::Training& training) {
   settings.zero_stage = training.zero_stage();
   if (!training.zero_axis().empty()) settings.zero_axis = training.zero_axis();
   settings.precision = DTypeOf(training.precision());
+  for (const proto::PrecisionRule& rule : training.precision_of())
+    settings.precision_rules.push_back(ImportPrecisionRule(rule));
   settings.clip_norm = training.optimizer().clip_norm();
   settings.learning_rates = LearningRatesOf(training);
   settings.optimizer = ImportOptimizer(training.optimizer());

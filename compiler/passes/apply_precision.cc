@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/passes/infer_types.h"
@@ -13,16 +14,29 @@ namespace weir::compiler {
 
 namespace {
 
-// The ports of model functions that stay in f32: the function, and its argument or result.
+// A port of a model function: the function, and its argument or result.
+using Port = std::pair<int, int>;
+
+// The ports of model functions that stay in f32.
 struct WidePorts {
-  std::set<std::pair<int, int>> args, results;
+  std::set<Port> args, results;
 };
 
 bool MakesIntegers(const Node& node) { return node.op == "cast" && node.attrs.Str("to") == "i32"; }
 
-// Returns whether the node casts to `half`, the type of the job's precision.
-bool IsCastTo(const Node& node, DType half) {
-  return node.op == "cast" && node.attrs.Str("to") == Name(half);
+// Returns the type of numbers that are not in f32. A job in f32 has such numbers by its rules
+// alone.
+DType NarrowType(const PassContext& context) {
+  return IsHalf(context.precision) ? context.precision : DType::kBF16;
+}
+
+bool IsNarrowCast(const Node& node, DType narrow) {
+  return node.op == "cast" && node.attrs.Str("to") == Name(narrow);
+}
+
+// Returns whether the node computes in f32, by a rule or because the job does.
+bool IsWide(const PassContext& context, const Node& node) {
+  return node.precision.value_or(context.precision) == DType::kF32;
 }
 
 // Returns whether the results of a node have elements of its operands, unchanged.
@@ -33,7 +47,7 @@ bool MovesElements(const Node& node) {
 }
 
 // Real numbers that a cast makes integers of, perhaps after their elements were moved. bf16 holds
-// whole numbers up to 256 alone, and f16 up to 2,048, so these values stay in f32.
+// whole numbers up to 256 alone, so these values stay in f32.
 class ExactValues {
  public:
   // `results`: results of the function that must be exact, because of what their readers do.
@@ -60,10 +74,63 @@ class ExactValues {
   std::set<ops::ValueId> values_;
 };
 
+// The values of a function at the borders between f32 and the narrow type.
+struct Borders {
+  std::set<ops::ValueId> read_wide;    // by a node in f32
+  std::set<ops::ValueId> made_wide;    // by a node in f32, and narrow if the node were narrow
+  std::set<ops::ValueId> always_wide;  // f32 in either precision of the node: a loss of each row
+  std::set<ops::ValueId> made_narrow;  // arguments and results that were f32 in the user's graph
+};
+
+// Returns the types of the node's results if the node computed in the narrow type.
+absl::StatusOr<std::vector<sbp::TensorType>> NarrowTypes(const PassContext& context,
+                                                         const Function& function,
+                                                         const Node& node) {
+  const ops::OpDef* def = ops::OpRegistry::Find(node.op);
+  if (def == nullptr) return absl::InternalError(absl::StrCat("no op \"", node.op, "\""));
+  const DType narrow = NarrowType(context);
+  std::vector<sbp::TensorType> types;
+  bool has_real = false;
+  for (const ops::ValueId input : node.inputs) {
+    if (input < 0) continue;
+    types.push_back(function.values[input].type);
+    if (!IsReal(types.back().dtype)) continue;
+    types.back().dtype = narrow;
+    has_real = true;
+  }
+  Attributes attrs = node.attrs;
+  for (const ops::AttrSchema& attr : def->schema.attrs) {
+    if (!has_real && attr.name == "out_dtype" && attrs.Str("out_dtype").empty())
+      attrs.Set("out_dtype", std::string(Name(narrow)));
+  }
+  return def->infer({attrs, types, context.dims});
+}
+
+Borders FindBorders(const PassContext& context, const Function& function) {
+  Borders borders;
+  for (const Node& node : function.nodes) {
+    const bool is_wide = IsWide(context, node);
+    for (const ops::ValueId input : node.inputs) {
+      if (is_wide && input >= 0) borders.read_wide.insert(input);
+    }
+    const auto types = NarrowTypes(context, function, node);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] < 0) continue;
+      // An op that refuses narrow operands makes f32 of whatever it gets.
+      const DType type = types.ok() ? types->at(i).dtype : DType::kF32;
+      if (type == DType::kF32) borders.always_wide.insert(node.outputs[i]);
+      const bool gives_f32 =
+          node.precision.has_value() || function.values[node.outputs[i]].type.dtype == DType::kF32;
+      if (is_wide && node.op != "cast" && type == NarrowType(context) && gives_f32)
+        borders.made_wide.insert(node.outputs[i]);
+    }
+  }
+  return borders;
+}
+
 // Returns the results of model functions that must be exact, since calls make integers of them.
 // Adds the arguments that must be exact to `args`.
-std::map<int, std::set<int>> FindExactPorts(const Module& module,
-                                            std::set<std::pair<int, int>>* args) {
+std::map<int, std::set<int>> FindExactPorts(const Module& module, std::set<Port>* args) {
   const Model& model = module.model;
   std::map<int, std::set<int>> results;
   for (bool is_new = true; is_new;) {
@@ -93,53 +160,122 @@ std::map<int, std::set<int>> FindExactPorts(const Module& module,
   return results;
 }
 
+Port MakerOf(const Model& model, const ModelValue& value) {
+  return {model.calls[value.call].model_function, value.result};
+}
+
+// Calls `visit` with each activation that a call reads, and with the argument that it enters.
+template <typename Visit>
+void ForEachActivation(const Module& module, const Visit& visit) {
+  const Model& model = module.model;
+  for (const ModelCall& call : model.calls) {
+    const Function& function = module.functions[model.functions[call.model_function].forward];
+    size_t next = 0;
+    for (size_t a = 0; a < function.args.size(); ++a) {
+      if (function.args[a].kind != ArgKind::kActivation) continue;
+      visit(call.args[next++], Port(call.model_function, static_cast<int>(a)));
+    }
+  }
+}
+
+// Returns the results of model functions that calls read.
+std::set<Port> ReadResults(const Module& module) {
+  std::set<Port> read;
+  ForEachActivation(module, [&](int v, const Port&) {
+    const ModelValue& value = module.model.values[v];
+    if (value.call >= 0) read.insert(MakerOf(module.model, value));
+  });
+  return read;
+}
+
+// Returns the values of the model that something wants in f32, if they are made in f32: a node in
+// f32 of a call, or whoever gets the results of the model.
+std::set<int> WantedWide(const Module& module, const std::vector<Borders>& borders) {
+  const Model& model = module.model;
+  std::set<int> wanted, read;
+  ForEachActivation(module, [&](int value, const Port& arg) {
+    const Function& function = module.functions[model.functions[arg.first].forward];
+    read.insert(value);
+    if (borders[arg.first].read_wide.count(function.args[arg.second].value) > 0)
+      wanted.insert(value);
+  });
+  for (const auto& [name, value] : model.fetched) wanted.insert(value);
+  if (model.logits >= 0) wanted.insert(model.logits);
+  for (size_t v = 0; v < model.values.size(); ++v) {
+    if (read.count(static_cast<int>(v)) == 0) wanted.insert(static_cast<int>(v));
+  }
+  return wanted;
+}
+
+// Adds the ports that are in f32 because of the nodes of their own function, or of the nodes that
+// read a result. A weight that a node reads in f32 arrives in f32. A tensor travels in f32 if it is
+// made in f32 and something wants it in f32; else it travels in the narrow type, which has half the
+// bytes.
+void AddPortsOfNodes(const Module& module, const std::vector<Borders>& borders, WidePorts* wide) {
+  const Model& model = module.model;
+  const std::set<int> wanted = WantedWide(module, borders);
+  for (size_t f = 0; f < model.functions.size(); ++f) {
+    const Function& function = module.functions[model.functions[f].forward];
+    for (size_t a = 0; a < function.args.size(); ++a) {
+      if (function.args[a].kind == ArgKind::kParameter &&
+          borders[f].read_wide.count(function.args[a].value) > 0)
+        wide->args.emplace(static_cast<int>(f), static_cast<int>(a));
+    }
+    for (size_t r = 0; r < function.results.size(); ++r) {
+      const ops::ValueId value = function.results[r].value;
+      const sbp::TensorType& type = function.values[value].type;
+      // Losses and metrics are reported in f32.
+      if (IsReal(type.dtype) && (type.dims.empty() || borders[f].always_wide.count(value) > 0))
+        wide->results.emplace(static_cast<int>(f), static_cast<int>(r));
+    }
+  }
+  for (const int v : wanted) {
+    const ModelValue& value = model.values[v];
+    if (value.call < 0) continue;
+    const Port maker = MakerOf(model, value);
+    const Function& function = module.functions[model.functions[maker.first].forward];
+    if (borders[maker.first].made_wide.count(function.results[maker.second].value) > 0)
+      wide->results.insert(maker);
+  }
+}
+
 // Data arrives in f32. All calls of a function have the types of the function. So if one call of a
 // function reads data and another call reads the result of a call, that result stays in f32, too,
-// and so do all its other readers. `exact`: arguments that stay in f32 anyway.
-WidePorts FindWidePorts(const Module& module, std::set<std::pair<int, int>> exact) {
+// and so do all its other readers. `wide`: ports that are in f32 anyway.
+WidePorts WithOtherCalls(const Module& module, WidePorts wide) {
   const Model& model = module.model;
-  const auto maker = [&](const ModelValue& value) {
-    return std::pair<int, int>(model.calls[value.call].model_function, value.result);
-  };
-  WidePorts wide;
-  wide.args = std::move(exact);
   for (size_t before = 1, after = 0; before != after;) {
     before = wide.args.size() + wide.results.size();
-    for (const ModelCall& call : model.calls) {
-      const Function& function = module.functions[model.functions[call.model_function].forward];
-      size_t next = 0;
-      for (size_t a = 0; a < function.args.size(); ++a) {
-        if (function.args[a].kind != ArgKind::kActivation) continue;
-        const ModelValue& value = model.values[call.args[next++]];
-        const std::pair<int, int> arg = {call.model_function, static_cast<int>(a)};
-        const bool is_data = value.call < 0;
-        if (is_data || wide.results.count(maker(value)) > 0) wide.args.insert(arg);
-        if (!is_data && wide.args.count(arg) > 0) wide.results.insert(maker(value));
-      }
-    }
+    ForEachActivation(module, [&](int v, const Port& arg) {
+      const ModelValue& value = model.values[v];
+      const bool is_data = value.call < 0;
+      if (is_data || wide.results.count(MakerOf(model, value)) > 0) wide.args.insert(arg);
+      if (!is_data && wide.args.count(arg) > 0) wide.results.insert(MakerOf(model, value));
+    });
     after = wide.args.size() + wide.results.size();
   }
   return wide;
 }
 
-// Returns whether some node reads the value, and every reader casts the value to `half`. Such a
-// value needs no other cast.
-bool OnlyCastsRead(const Function& function, ops::ValueId value, DType half) {
+// Returns whether some node reads the value, and every reader casts the value to the narrow type.
+// Such a value needs no other cast.
+bool OnlyCastsRead(const Function& function, ops::ValueId value, DType narrow) {
   bool read = false;
   for (const Node& node : function.nodes) {
     for (ops::ValueId input : node.inputs) {
       if (input != value) continue;
-      if (!IsCastTo(node, half)) return false;
+      if (!IsNarrowCast(node, narrow)) return false;
       read = true;
     }
   }
   return read;
 }
 
-// An op that makes real numbers of integers or masks makes `half`, too, unless its attribute
-// names the type.
-void MakeNarrowNumbers(DType half, Function* function) {
+// A narrow op that makes real numbers of integers or masks makes narrow numbers, too, unless its
+// attribute names the type.
+void MakeNarrowNumbers(const PassContext& context, Function* function) {
   for (Node& node : function->nodes) {
+    if (IsWide(context, node)) continue;
     const ops::OpDef* def = ops::OpRegistry::Find(node.op);
     const auto is_real = [function](ops::ValueId input) {
       return input >= 0 && IsReal(function->values[input].type.dtype);
@@ -147,7 +283,7 @@ void MakeNarrowNumbers(DType half, Function* function) {
     if (def == nullptr || std::any_of(node.inputs.begin(), node.inputs.end(), is_real)) continue;
     for (const ops::AttrSchema& attr : def->schema.attrs) {
       if (attr.name == "out_dtype" && node.attrs.Str("out_dtype").empty())
-        node.attrs.Set("out_dtype", std::string(Name(half)));
+        node.attrs.Set("out_dtype", std::string(Name(NarrowType(context))));
     }
   }
 }
@@ -205,13 +341,19 @@ bool IsWideSum(const Function& function, const Node& node) {
          (function.values[sum].type.dims.empty() && IsOnlyResult(function, sum));
 }
 
-// Infers the types of a function's values, and inserts casts where operands of a node do not match:
-// a cast to f32 makes f32 of a mask or of integers, and other real operands have the precision of
-// the job.
+// Infers the types of a function's values, and inserts casts where the operands of a node do not
+// match: all real operands of a node in f32 are f32. A narrow node gets narrow operands in the
+// place of those that nodes in f32 made. Else a cast to f32 makes f32 of a mask or of integers, and
+// if other real operands are narrow, that becomes narrow, too.
 class TypeMatching {
  public:
-  TypeMatching(const PassContext& context, Function* function)
-      : context_(context), half_(context.precision), function_(*function) {}
+  TypeMatching(const PassContext& context, Borders borders, const ExactValues& exact,
+               Function* function)
+      : context_(context),
+        borders_(std::move(borders)),
+        exact_(exact),
+        narrow_(NarrowType(context)),
+        function_(*function) {}
 
   absl::Status Run() {
     std::set<ops::ValueId> wide_sums;
@@ -221,24 +363,59 @@ class TypeMatching {
     std::vector<Node> given = std::move(function_.nodes);
     function_.nodes.clear();
     for (Node& node : given) {
-      if (!node.outputs.empty() && wide_sums.count(node.outputs[0]) > 0 && HasInput(node, half_)) {
-        node.attrs.Set("out_dtype", std::string("f32"));
-      }
-      absl::Status status = Infer(&node);
-      if (!status.ok() && node.op == "step_mean") {
-        CastInputs(half_, DType::kF32, &node);
-        status = Infer(&node);
-      } else if (!status.ok() && HasInput(node, half_) && HasInput(node, DType::kF32)) {
-        CastInputs(DType::kF32, half_, &node);
-        status = Infer(&node);
-      }
-      WEIR_RETURN_IF_ERROR(status);
+      const bool is_sum = !node.outputs.empty() && wide_sums.count(node.outputs[0]) > 0;
+      WEIR_RETURN_IF_ERROR(IsWide(context_, node) ? MatchWide(&node) : MatchNarrow(is_sum, &node));
       function_.nodes.push_back(std::move(node));
     }
     return absl::OkStatus();
   }
 
  private:
+  // In a job in f32, numbers that the user's graph itself has in bf16 stay as they are, unless a
+  // rule speaks of their reader.
+  absl::Status MatchWide(Node* node) {
+    for (ops::ValueId& input : node->inputs) {
+      if (node->op == "cast" || input < 0 || function_.values[input].type.dtype != narrow_)
+        continue;
+      if (node->precision.has_value() || borders_.made_narrow.count(input) > 0)
+        input = Cast(input, DType::kF32);
+    }
+    return Infer(node);
+  }
+
+  // `is_sum`: IsWideSum of the node.
+  absl::Status MatchNarrow(bool is_sum, Node* node) {
+    const bool takes_any =
+        is_sum || node->op == "cast" || node->op == "step_mean" || exact_.IsOnTheWay(*node);
+    if (!takes_any) CastBorders(node);
+    if (is_sum && HasInput(*node, narrow_)) node->attrs.Set("out_dtype", std::string("f32"));
+    absl::Status status = Infer(node);
+    if (!status.ok() && node->op == "step_mean") {
+      CastInputs(narrow_, DType::kF32, node);
+      status = Infer(node);
+    } else if (!status.ok() && HasInput(*node, narrow_) && HasInput(*node, DType::kF32)) {
+      CastInputs(DType::kF32, narrow_, node);
+      status = Infer(node);
+    }
+    if (status.ok()) {
+      borders_.made_narrow.insert(node->outputs.begin(), node->outputs.end());
+      return status;
+    }
+    if (!node->precision.has_value()) return status;
+    return Rejected({"W0862", node->where,
+                     absl::StrCat("an operation that computes in ", Name(narrow_)),
+                     absl::StrCat("op \"", node->op, "\", which does not: ", status.message()),
+                     "a rule with precision: F32 for it, in front of the rule that it fits"});
+  }
+
+  // Casts the operands that nodes in f32 made.
+  void CastBorders(Node* node) {
+    for (ops::ValueId& input : node->inputs) {
+      if (borders_.made_wide.count(input) > 0 && function_.values[input].type.dtype == DType::kF32)
+        input = Cast(input, narrow_);
+    }
+  }
+
   absl::Status Infer(Node* node) {
     Function of_node;
     of_node.values = std::move(function_.values);
@@ -257,72 +434,115 @@ class TypeMatching {
 
   void CastInputs(DType from, DType to, Node* node) {
     for (ops::ValueId& input : node->inputs) {
-      if (input < 0 || function_.values[input].type.dtype != from) continue;
-      const auto [found, is_new] = casts_.emplace(std::pair(input, to), ops::ValueId());
-      if (is_new) found->second = AddCast(input, to, &function_);
-      input = found->second;
+      if (input >= 0 && function_.values[input].type.dtype == from) input = Cast(input, to);
     }
   }
 
+  // Returns the value in another type. All readers share the cast.
+  ops::ValueId Cast(ops::ValueId value, DType to) {
+    const auto [found, is_new] = casts_.emplace(std::pair(value, to), ops::ValueId());
+    if (is_new) found->second = AddCast(value, to, &function_);
+    return found->second;
+  }
+
   const PassContext& context_;
-  const DType half_;
+  Borders borders_;
+  const ExactValues& exact_;
+  const DType narrow_;
   Function& function_;
   std::map<std::pair<ops::ValueId, DType>, ops::ValueId> casts_;  // inserted
 };
 
+// Gives the arguments of a function their types. Returns the casts of arguments in f32 that narrow
+// nodes read: such a value is cast where it enters. `wide`: the arguments that are in f32.
+std::vector<Node> CastArguments(const PassContext& context, const ExactValues& exact,
+                                const std::set<int>& wide, Borders* borders, Function* function) {
+  const DType narrow = NarrowType(context);
+  std::vector<Node> casts;
+  for (size_t a = 0; a < function->args.size(); ++a) {
+    const ops::ValueId value = function->args[a].value;
+    if (function->values[value].type.dtype != DType::kF32) continue;
+    if (wide.count(static_cast<int>(a)) == 0) {
+      function->values[value].type.dtype = narrow;
+      borders->made_narrow.insert(value);
+      continue;
+    }
+    if (OnlyCastsRead(*function, value, narrow)) continue;
+    const bool keeps_casts = exact.Has(value) || borders->read_wide.count(value) > 0;
+    const auto stays = [&](const Node& node) {
+      return std::count(node.inputs.begin(), node.inputs.end(), value) == 0 ||
+             IsWide(context, node) || (exact.Has(value) && exact.IsOnTheWay(node)) ||
+             (keeps_casts && IsNarrowCast(node, narrow));
+    };
+    if (std::all_of(function->nodes.begin(), function->nodes.end(), stays)) continue;
+    Node cast = CastNode(value, narrow, function);
+    for (Node& node : function->nodes) {
+      if (stays(node)) continue;
+      for (ops::ValueId& input : node.inputs) {
+        if (input == value) input = cast.outputs[0];
+      }
+    }
+    casts.push_back(std::move(cast));
+  }
+  return casts;
+}
+
+// Gives the results of function `f` the types of their ports.
+void CastResults(const WidePorts& wide, const std::set<Port>& read, DType narrow, int f,
+                 Function* function) {
+  for (size_t r = 0; r < function->results.size(); ++r) {
+    Result& result = function->results[r];
+    const DType type = function->values[result.value].type.dtype;
+    const Port port(f, static_cast<int>(r));
+    const bool in_f32 = wide.results.count(port) > 0;
+    if (in_f32 && type == narrow) {
+      result.value = AddCast(result.value, DType::kF32, function);
+    } else if (!in_f32 && type == DType::kF32 && read.count(port) > 0) {
+      result.value = AddCast(result.value, narrow, function);
+    }
+  }
+}
+
+// Returns whether some node of the model is narrow.
+bool HasNarrowNodes(const PassContext& context, const Module& module) {
+  if (IsHalf(context.precision)) return true;
+  for (const ModelFunction& function : module.model.functions) {
+    for (const Node& node : module.functions[function.forward].nodes) {
+      if (!IsWide(context, node)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::Status ApplyPrecision(const PassContext& context, Module* module) {
-  const DType half = context.precision;
-  if (!IsHalf(half)) return absl::OkStatus();
-  std::set<std::pair<int, int>> exact_args;
-  std::map<int, std::set<int>> exact_results = FindExactPorts(*module, &exact_args);
-  const WidePorts wide = FindWidePorts(*module, std::move(exact_args));
-  for (size_t f = 0; f < module->model.functions.size(); ++f) {
-    Function& function = module->functions[module->model.functions[f].forward];
+  if (!HasNarrowNodes(context, *module)) return absl::OkStatus();
+  const Model& model = module->model;
+  std::vector<Borders> borders;
+  for (const ModelFunction& function : model.functions)
+    borders.push_back(FindBorders(context, module->functions[function.forward]));
+  WidePorts ports;
+  std::map<int, std::set<int>> exact_results = FindExactPorts(*module, &ports.args);
+  AddPortsOfNodes(*module, borders, &ports);
+  const WidePorts wide = WithOtherCalls(*module, std::move(ports));
+  const std::set<Port> read = ReadResults(*module);
+  for (size_t f = 0; f < model.functions.size(); ++f) {
+    Function& function = module->functions[model.functions[f].forward];
     const ExactValues exact(function, exact_results[static_cast<int>(f)]);
-    std::vector<Node> casts;
-    for (size_t a = 0; a < function.args.size(); ++a) {
-      Arg& arg = function.args[a];
-      if (function.values[arg.value].type.dtype != DType::kF32) continue;
-      if (wide.args.count({static_cast<int>(f), static_cast<int>(a)}) == 0) {
-        function.values[arg.value].type.dtype = half;
-        continue;
-      }
-      // The value is cast where it enters.
-      if (OnlyCastsRead(function, arg.value, half)) continue;
-      const auto stays = [&, value = arg.value](const Node& node) {
-        return std::count(node.inputs.begin(), node.inputs.end(), value) == 0 ||
-               (exact.Has(value) && (exact.IsOnTheWay(node) || IsCastTo(node, half)));
-      };
-      if (exact.Has(arg.value) && std::all_of(function.nodes.begin(), function.nodes.end(), stays))
-        continue;
-      Node cast = CastNode(arg.value, half, &function);
-      for (Node& node : function.nodes) {
-        if (stays(node)) continue;
-        for (ops::ValueId& input : node.inputs) {
-          if (input == arg.value) input = cast.outputs[0];
-        }
-      }
-      casts.push_back(std::move(cast));
+    std::set<int> wide_args;
+    for (const auto& [of, arg] : wide.args) {
+      if (of == static_cast<int>(f)) wide_args.insert(arg);
     }
+    const std::vector<Node> casts =
+        CastArguments(context, exact, wide_args, &borders[f], &function);
     function.nodes.insert(function.nodes.begin(), casts.begin(), casts.end());
-    MakeNarrowNumbers(half, &function);
-    WEIR_RETURN_IF_ERROR(TypeMatching(context, &function).Run());
-    for (size_t r = 0; r < function.results.size(); ++r) {
-      Result& result = function.results[r];
-      const Value& value = function.values[result.value];
-      // Losses and metrics are reported in f32.
-      const bool in_f32 = value.type.dims.empty() ||
-                          wide.results.count({static_cast<int>(f), static_cast<int>(r)}) > 0;
-      if (in_f32 && value.type.dtype == half) {
-        result.value = AddCast(result.value, DType::kF32, &function);
-      }
-    }
+    MakeNarrowNumbers(context, &function);
+    WEIR_RETURN_IF_ERROR(TypeMatching(context, std::move(borders[f]), exact, &function).Run());
+    CastResults(wide, read, NarrowType(context), static_cast<int>(f), &function);
   }
   for (ModelCall& call : module->model.calls) {
-    const Function& function =
-        module->functions[module->model.functions[call.model_function].forward];
+    const Function& function = module->functions[model.functions[call.model_function].forward];
     for (size_t r = 0; r < call.results.size(); ++r) {
       module->model.values[call.results[r]].type = function.values[function.results[r].value].type;
     }

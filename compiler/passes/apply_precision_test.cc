@@ -206,6 +206,101 @@ TEST(ApplyPrecision, AFunctionThatReadsDataInOneCallAndAResultInAnotherHasWidePo
   EXPECT_THAT(NodeLines(end), Contains("logits = matmul(z.bf16, out)"));
 }
 
+// Gives the node with this name a precision of its own.
+void SetPrecision(const std::string& name, DType precision, Function* function) {
+  for (Node& node : function->nodes) {
+    if (node.name == name) node.precision = precision;
+  }
+}
+
+TEST(ApplyPrecision, ANodeInF32GetsF32AndItsReadersShareACast) {
+  FunctionMaker f("f");
+  const ops::ValueId x = f.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = f.Parameter("w", "f32[wide, wide]");
+  const ops::ValueId h = f.Node("h", "matmul", {x, w});
+  const ops::ValueId wide = f.Node("wide", "matmul", {h, w});
+  const ops::ValueId more = f.Node("more", "add", {h, wide});
+  const ops::ValueId one = f.Node("one", "relu", {more});
+  const ops::ValueId two = f.Node("two", "mul", {more, one});
+  f.Return(f.Node("loss", "reduce_mean", {two}));
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch, wide]");
+  maker.module.model.loss = maker.Call("f", maker.Add(f.function), {data})[0];
+  Function& function = maker.module.functions[0];
+  for (const char* name : {"wide", "more"}) SetPrecision(name, DType::kF32, &function);
+  Apply(ApplyPrecision, Bf16(), &maker.module);
+  EXPECT_THAT(NodeLines(function),
+              ElementsAre("x.bf16 = cast(x)", "w.bf16 = cast(w)", "h = matmul(x.bf16, w.bf16)",
+                          "h.f32 = cast(h)", "wide = matmul(h.f32, w)", "more = add(h.f32, wide)",
+                          "more.bf16 = cast(more)", "one = relu(more.bf16)",
+                          "two = mul(more.bf16, one)", "loss = reduce_mean(two)"));
+  EXPECT_EQ(TypeIn(function, "w"), DType::kF32) << "a weight read in both precisions";
+  EXPECT_EQ(TypeIn(function, "more"), DType::kF32);
+  EXPECT_EQ(TypeIn(function, "two"), DType::kBF16);
+}
+
+TEST(ApplyPrecision, AJobInF32HasNarrowNodesByRules) {
+  Module module = Chain();
+  SetPrecision("b", DType::kBF16, &module.functions[1]);
+  Apply(ApplyPrecision, ContextOf(""), &module);
+  // `last` wants f32 and `inner` gives bf16, so bf16 travels between them. Both calls of `inner`
+  // have one type for what they read, and `first` gives it.
+  EXPECT_EQ(TypeIn(module.functions[0], "x"), DType::kF32);
+  EXPECT_THAT(NodeLines(module.functions[0]), ElementsAre("r = relu(x)", "r.bf16 = cast(r)"));
+  EXPECT_THAT(NodeLines(module.functions[1]), ElementsAre("b = matmul(a, w)"));
+  for (const char* name : {"a", "w", "b"}) {
+    EXPECT_EQ(TypeIn(module.functions[1], name), DType::kBF16) << name;
+  }
+  EXPECT_THAT(NodeLines(module.functions[2]),
+              ElementsAre("z.f32 = cast(z)", "loss = reduce_mean(z.f32)"));
+}
+
+TEST(ApplyPrecision, ATensorTravelsInF32OnlyIfMakerAndReaderAreInF32) {
+  Module module = Chain();
+  SetPrecision("r", DType::kF32, &module.functions[0]);
+  Apply(ApplyPrecision, Bf16(), &module);
+  EXPECT_THAT(NodeLines(module.functions[0]), ElementsAre("r = relu(x)", "r.bf16 = cast(r)"));
+  module = Chain();
+  SetPrecision("b", DType::kF32, &module.functions[1]);
+  Apply(ApplyPrecision, Bf16(), &module);
+  // inner.0 gives inner.1 f32, so all that enters and leaves calls of `inner` is f32.
+  EXPECT_THAT(NodeLines(module.functions[0]),
+              ElementsAre("x.bf16 = cast(x)", "r = relu(x.bf16)", "r.f32 = cast(r)"));
+  EXPECT_THAT(NodeLines(module.functions[1]), ElementsAre("b = matmul(a, w)"));
+  for (const char* name : {"a", "w", "b"}) {
+    EXPECT_EQ(TypeIn(module.functions[1], name), DType::kF32) << name;
+  }
+}
+
+// The kernel of softmax_cross_entropy computes in f32 and gives f32 for bf16 logits, too. A rule
+// must not make its losses narrower than they are without the rule.
+TEST(ApplyPrecision, WhatAnOpGivesInF32AnywayIsNotNarrowedAtABorder) {
+  Module module = SmallClassifier();
+  Function& end = module.functions[1];
+  SetPrecision("losses", DType::kF32, &end);
+  Apply(ApplyPrecision, Bf16(), &module);
+  EXPECT_THAT(NodeLines(end), ElementsAre("z.bf16 = cast(z)", "logits = matmul(z.bf16, out)",
+                                          "logits.f32 = cast(logits)",
+                                          "losses = softmax_cross_entropy(logits.f32, labels)",
+                                          "loss = reduce_mean(losses)"));
+  EXPECT_EQ(TypeIn(end, "loss"), DType::kF32);
+}
+
+TEST(ApplyPrecision, AnotherCallReadsAScalarInF32) {
+  FunctionMaker first("first"), last("last");
+  first.Return(first.Node("sum", "reduce_sum", {first.Input("x", "f32[batch, wide]")}));
+  const ops::ValueId s = last.Input("s", "f32[]");
+  last.Return(last.Node("loss", "exp", {s}));
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch, wide]");
+  const int f = maker.Add(first.function), l = maker.Add(last.function);
+  maker.module.model.loss = maker.Call("last", l, {maker.Call("first", f, {data})[0]})[0];
+  Apply(ApplyPrecision, Bf16(), &maker.module);
+  EXPECT_EQ(TypeIn(maker.module.functions[0], "sum"), DType::kF32);
+  EXPECT_EQ(TypeIn(maker.module.functions[1], "s"), DType::kF32);
+  EXPECT_THAT(NodeLines(maker.module.functions[1]), Contains("s.bf16 = cast(s)"));
+}
+
 TEST(ApplyPrecision, IntegersStayAsTheyAre) {
   Module module = SmallClassifier();
   Apply(ApplyPrecision, Bf16(), &module);

@@ -96,7 +96,7 @@ class ProgramBuilder : private ProgramItems {
         state.weights.push_back(module_.variables[variable].value);
       }
       if (!values.empty() && plan_.mode != PlanMode::kTrain) AddKeep(static_cast<int>(c), values);
-      AddWeightCast(static_cast<int>(c));
+      AddWeightCasts(static_cast<int>(c));
     }
     return absl::OkStatus();
   }
@@ -131,22 +131,41 @@ class ProgramBuilder : private ProgramItems {
     keep.outputs = values;
   }
 
-  // With mixed precision the master weights are cast at rest, after each update. The call that owns
-  // a weight casts the weight for all calls.
-  void AddWeightCast(int c) {
+  // With mixed precision the master weights are cast at rest, after each update. The first call
+  // that reads a weight in another type than f32 casts the weight for all calls, on the weight's
+  // stage.
+  void AddWeightCasts(int c) {
+    std::map<int64_t, std::vector<size_t>> by_stage;
+    const Function& function = ForwardOf(model_.calls[c]);
+    for (size_t p = 0; p < function.parameters.size(); ++p) {
+      const int variable = calls_[c].variables[p];
+      const DType compute =
+          function.values[function.args[function.parameters[p].arg].value].type.dtype;
+      // A weight stays exact if integers are made of it, or if the call computes with it in f32.
+      if (variable < 0 || compute == DType::kF32) continue;
+      if (auto known = casts_.find(variable); known != casts_.end()) {
+        calls_[c].weights[p] = known->second;
+      } else {
+        by_stage[module_.variables[variable].stage].push_back(p);
+      }
+    }
+    for (const auto& [stage, parameters] : by_stage) AddWeightCast(c, stage, parameters);
+  }
+
+  // Casts the weights of these parameters, which lie on `stage`.
+  void AddWeightCast(int c, int64_t stage, const std::vector<size_t>& parameters) {
     const ModelCall& call = model_.calls[c];
     const Function& function = ForwardOf(call);
     FunctionBuilder builder(absl::StrCat("cast.", function.name), plan_.stage_mesh);
     std::vector<int> inputs, outputs;
-    for (size_t p = 0; p < function.parameters.size(); ++p) {
-      const DType compute =
-          function.values[function.args[function.parameters[p].arg].value].type.dtype;
-      // A weight of which integers are made stays exact.
-      if (calls_[c].variables[p] < 0 || compute == DType::kF32) continue;
+    for (const size_t p : parameters) {
+      // One weight may be two parameters of the call.
       if (auto known = casts_.find(calls_[c].variables[p]); known != casts_.end()) {
         calls_[c].weights[p] = known->second;
         continue;
       }
+      const DType compute =
+          function.values[function.args[function.parameters[p].arg].value].type.dtype;
       const Variable& variable = module_.variables[calls_[c].variables[p]];
       ops::ValueId arg = builder.AddArg(variable.name, variable.type, variable.layout);
       sbp::TensorType type = variable.type;
@@ -159,10 +178,9 @@ class ProgramBuilder : private ProgramItems {
                                  variable.layout, variable.stage, after_update()));
       calls_[c].weights[p] = casts_[calls_[c].variables[p]] = outputs.back();
     }
-    if (outputs.empty()) return;
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
                                 absl::StrCat("cast ", call.name), after_update());
-    item.function = InternFunction(call.stage, builder);
+    item.function = InternFunction(stage, builder);
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;

@@ -9,7 +9,11 @@
 namespace weir::compiler {
 
 // apply-precision: with bf16 or f16, parameters and activations of model functions become so
-// (weights at rest stay f32), and the pass infers types again.
+// (weights at rest stay f32), and the pass infers types again. A node with a precision of its own
+// (Node::precision) gets operands of that precision: a value that crosses a border is cast once for
+// all its readers in a function. A parameter that any node reads in f32 arrives in f32. An op whose
+// kernel has f32 results for bf16 operands (the loss of each row, a sum that is reported) keeps
+// them. Error: W0862.
 absl::Status ApplyPrecision(const PassContext& context, Module* module);
 
 // compute-ahead: if a step has several micro-batches, a step_mean becomes an argument of its

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace weir::ops {
 namespace {
@@ -18,6 +19,14 @@ std::map<std::string, AtPositions>& Entries() {
 const AtPositions* FindAtPositions(const std::string& op) {
   const auto found = Entries().find(op);
   return found == Entries().end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> OpsThatRunAs(const std::string& op) {
+  std::vector<std::string> ops;
+  for (const auto& [name, entry] : Entries()) {
+    if (entry.op == op && name != op) ops.push_back(name);
+  }
+  return ops;
 }
 
 bool KeepsOutputs(const std::string& op) {

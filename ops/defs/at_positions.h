@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace weir::ops {
 
@@ -22,6 +23,9 @@ struct AtPositions {
 // Returns the entry of an op; nullptr: the op treats all positions alike, or runs on all of them at
 // once.
 const AtPositions* FindAtPositions(const std::string& op);
+
+// Returns the ops whose entries name `op`, but for `op` itself.
+std::vector<std::string> OpsThatRunAs(const std::string& op);
 
 // Returns whether the outputs of `op` after the first are memory that the op reads and writes in
 // place and that stays from step to step. Such an op has the attribute `slots`, the number of

@@ -270,6 +270,21 @@ TEST_F(CheckTest, RanksWithoutWorkAreNamedByCheckPlanAndTrain) {
   EXPECT_THAT(Weir({"plan", TextJob(), "--mesh", "sp=4"}).err, HasSubstr("W0920"));
 }
 
+TEST_F(CheckTest, RulesOfPrecisionAreCountedAndThoseWithoutUseNamed) {
+  for (const char* verb : {"check", "plan"}) {
+    const Outcome run = Weir({verb, TextJob(), "--set", "training.precision=BF16", "--set",
+                              "training.precision_of={op: \"*norm*\"}", "--set",
+                              "training.precision_of={op: \"lstm\"}"});
+    EXPECT_EQ(run.code, 0) << run.err;
+    const std::string said =
+        absl::StrReplaceAll(run.out + run.err, {{"\n          ", " "}, {"\n  ", " "}});
+    EXPECT_THAT(said, AllOf(HasSubstr("precision bf16; f32 in "),
+                            HasSubstr("operations: precision_of[0] (op *norm*) "),
+                            HasSubstr("W0860 at training.precision_of[1] (op lstm)")))
+        << verb;
+  }
+}
+
 TEST_F(CheckTest, ARunInTwoPiecesEndsWithTheBytesOfOne) {
   const std::string job = ImageJob(), whole = PathFor("pieces_whole.safetensors"),
                     half = PathFor("pieces_half.safetensors"),

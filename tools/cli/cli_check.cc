@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/job/precision_rules.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
@@ -140,6 +141,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   int64_t parameters = 0;
   for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();
   const std::string trained = plan::TrainedText(plan);
+  const std::string precision = compiler::PrecisionText(plan);
   *context->out << arguments.train.job.Title(read.job)
                 << " is sound: " << Plural(parameters, "parameter") << " in "
                 << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", "
@@ -147,6 +149,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
                 << " and " << BytesText(static_cast<double>(prepared.bytes_per_device))
                 << (ranks > 1 ? " each" : "") << "\n"
                 << (trained.empty() ? "" : trained + "\n")
+                << (precision.empty() ? "" : absl::StrCat("precision ", precision, "\n"))
                 << (prepared.dataset == nullptr ? "data not looked at"
                                                 : prepared.dataset->Describe())
                 << "\n";

@@ -7,6 +7,7 @@
 #include "compiler/explain/memory_view.h"
 #include "compiler/explain/rhythm_curve.h"
 #include "compiler/job/mesh_use.h"
+#include "compiler/job/precision_rules.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
@@ -205,7 +206,10 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*plan));
   // The screen itself has these warnings.
   const bool on_screen = arguments.rank < 0 && !arguments.curve && !arguments.json;
-  for (const std::string& sentence : compiler::DevicesWithoutWork(*plan)) {
+  std::vector<std::string> sentences = compiler::DevicesWithoutWork(*plan);
+  for (std::string& sentence : compiler::PrecisionRulesWithoutUse(*plan))
+    sentences.push_back(std::move(sentence));
+  for (const std::string& sentence : sentences) {
     if (!on_screen) *context.err << "WARNING: " << sentence << "\n";
   }
   if (!read.products.empty()) *context.err << read.products << "\n";

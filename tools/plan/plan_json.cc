@@ -125,9 +125,14 @@ Json FitJson(const PlanSummary& summary, const train::MemoryNeed& need) {
 
 // Returns the lines of the screen by their label.
 Json LinesJson(const PlanSummary& summary) {
-  Json lines = {{"job", summary.job},       {"step", summary.step},   {"time", summary.time},
-                {"memory", summary.memory}, {"bytes", summary.bytes}, {"hosts", summary.hosts}};
-  for (const char* label : {"time", "hosts"}) {
+  Json lines = {{"job", summary.job},
+                {"step", summary.step},
+                {"time", summary.time},
+                {"memory", summary.memory},
+                {"bytes", summary.bytes},
+                {"hosts", summary.hosts},
+                {"precision", summary.precision}};
+  for (const char* label : {"time", "hosts", "precision"}) {
     if (lines[label].get<std::string>().empty()) lines.erase(label);
   }
   return lines;

@@ -31,6 +31,7 @@ class Screen {
   std::string Run() && {
     Line("fit", summary_.fit);
     Line("job", summary_.job);
+    if (!summary_.precision.empty()) Line("precision", summary_.precision);
     Line("step", summary_.step);
     if (!summary_.time.empty()) Line("time", summary_.time);
     Line("memory", summary_.memory);

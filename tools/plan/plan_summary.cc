@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/explain/memory_view.h"
 #include "compiler/job/mesh_use.h"
+#include "compiler/job/precision_rules.h"
 #include "proto/job.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -37,6 +38,7 @@ class Summarizer {
     for (const BoxingCost& boxing : summary.boxings) summary.bytes_per_step += boxing.bytes;
     Fit(&summary);
     summary.job = JobText();
+    summary.precision = compiler::PrecisionText(plan_);
     summary.step = StepText();
     if (prediction_.report.has_value()) summary.time = TimeText();
     summary.memory = MemoryText();
@@ -213,6 +215,8 @@ class Summarizer {
     if (std::string text = train::BuddyWarning(plan_, memory_, train::BudgetOf(*plan_.job));
         !text.empty())
       warnings.push_back(std::move(text));
+    for (std::string& sentence : compiler::PrecisionRulesWithoutUse(plan_))
+      warnings.push_back(std::move(sentence));
     AddCostlyRules(&warnings);
     if (plan_.predicted_bubble > kLargeBubble) {
       warnings.push_back(absl::StrFormat(

@@ -24,6 +24,7 @@ struct PlanSummary {
   bool fits = false;
   double device_bytes_max = 0;      // the limit of a device; 0: the limit is that of the machine
   std::string job;                  // "gpt: 2.8M parameters on 4 devices (dp=2,tp=2), ..."
+  std::string precision;            // "bf16; f32 in 24 of 60 operations: ..."; empty: no such rules
   std::string step;                 // "18.2 ms, 56,265 tokens/s, simulated with the costs of ..."
   std::string time;                 // the parts of the predicted step; empty: it was not simulated
   std::string memory;               // of the fullest rank, by purpose

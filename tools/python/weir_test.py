@@ -459,6 +459,13 @@ class JobTest(unittest.TestCase):
         with self.assertRaisesRegex(weir.Error, "adjust_lr_fn: expected .*; found 'none'"):
             weir.job(Fake(), data="synthetic", steps=1, optimizer=weir.Muon(adjust_lr_fn="none"))
 
+    def test_rules_of_precision_become_fields(self):
+        text = weir.job(Fake(), data="synthetic", steps=1, precision="bf16", precision_of=[
+            weir.PrecisionRule("f32", op="*norm*"), weir.PrecisionRule("bf16", ["block", "main/y"], op=["add"])]).text
+        for part in ('precision_of { op: "*norm*" precision: F32 }',
+                     'precision_of { pattern: "block" pattern: "main/y" op: "add" precision: BF16 }'):
+            self.assertIn(part, text)
+
     def test_settings_become_fields(self):
         job = weir.job(Fake(), steps=7, mesh="dp=2,pp=2", rules={"batch": "dp", "n": ("tp", "activations")},
                        data="a.txt", optimizer=weir.Sgd(lr=0.5, momentum=0.9), micro_batches=2, zero_stage=3,

@@ -17,6 +17,7 @@
 #include "compiler/job/check_training.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/job/mesh_use.h"
+#include "compiler/job/precision_rules.h"
 #include "compiler/job/stage_meshes.h"
 #include "compiler/job/zero_weights.h"
 #include "runtime/base/problem.h"
@@ -264,6 +265,8 @@ class Preparation {
     WEIR_RETURN_IF_ERROR(compiler::CheckLearningRates(job_.training()));
     WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*prepared_.plans.training));
     for (std::string& sentence : compiler::DevicesWithoutWork(*prepared_.plans.training))
+      prepared_.warnings.push_back(std::move(sentence));
+    for (std::string& sentence : compiler::PrecisionRulesWithoutUse(*prepared_.plans.training))
       prepared_.warnings.push_back(std::move(sentence));
     WarnOfZeroWeights();
     if (options_.processes > 0) {

@@ -11,12 +11,12 @@ Only `from_torch` needs PyTorch.
 """
 
 from weir.errors import Error, Unsupported
-from weir.jobs import Adafactor, AdamW, Adapters, Group, Job, Lamb, Lion, Muon, Schedule, Sgd, job
+from weir.jobs import Adafactor, AdamW, Adapters, Group, Job, Lamb, Lion, Muon, PrecisionRule, Schedule, Sgd, job
 from weir.runs import Run, train
 from weir.token_files import build_tokens
 
-__all__ = ["Adafactor", "AdamW", "Adapters", "Error", "Group", "Job", "Lamb", "Lion", "Muon", "Run", "Schedule", "Sgd",
-           "Unsupported", "build_tokens", "from_torch", "job", "train"]
+__all__ = ["Adafactor", "AdamW", "Adapters", "Error", "Group", "Job", "Lamb", "Lion", "Muon", "PrecisionRule", "Run",
+           "Schedule", "Sgd", "Unsupported", "build_tokens", "from_torch", "job", "train"]
 
 
 def from_torch(model, **options):

@@ -138,6 +138,27 @@ class Group:
         return message
 
 
+@dataclasses.dataclass(frozen=True)
+class PrecisionRule:
+    """A PrecisionRule gives operations another precision than that of the job: weir.PrecisionRule("f32", op="*norm*").
+
+    `pattern` is for names of functions, of calls and of nodes (FUNCTION/NODE), and `op` for operations; each is a text or
+    a list of texts. An operation that fits both takes the rule, unless it fits an earlier one.
+    """
+    precision: str
+    pattern: object = ()
+    op: object = ()
+
+    def message(self):
+        message = Message()
+        for field in ("pattern", "op"):
+            patterns = getattr(self, field)
+            for pattern in [patterns] if isinstance(patterns, str) else patterns:
+                message.add(field, pattern)
+        message.add("precision", Enum(self.precision.upper()))
+        return message
+
+
 def _checked(optimizer):
     """Returns the optimiser, or raises Error if it is none of Weir's."""
     if isinstance(optimizer, OPTIMIZERS):
@@ -265,7 +286,7 @@ def _positive(name, value):
 
 def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedule=None, clip_norm=0.0, micro_batches=1,
         zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None, groups=(), average=None,
-        adapters=None):
+        adapters=None, precision_of=()):
     """Returns a Job.
 
     graph              what weir.from_torch returned
@@ -279,6 +300,8 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     optimizer          weir.AdamW, Sgd, Lion, Lamb, Adafactor or Muon, with the learning rate
     groups             weir.Group for each set of weights with a rate, decay or optimiser of its own; the first that
                        fits counts
+    precision          "f32" or "bf16"
+    precision_of       weir.PrecisionRule for each set of operations in another precision; the first that fits counts
     average            the decay of averages of the weights, such as 0.999; None: no averages
     adapters           weir.Adapters that train in place of the weights; None: the weights train
     schedule           weir.Schedule; None: the learning rate stays
@@ -330,6 +353,8 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
         training.add("average", Message([("decay", float(average))]))
     if precision != "f32":
         training.add("precision", Enum(precision.upper()))
+    for rule in precision_of:
+        training.add("precision_of", rule.message())
     if seed:
         training.add("seed", int(seed))
     body = "".join(f"  {line}\n" if line else "\n" for line in graph.text.splitlines())

@@ -299,7 +299,9 @@ export interface Plan {
   micro_batches: number;
   fit: { fits: boolean; text: string; rank: number; rank_bytes: number; all_bytes: number; device_bytes_max?: number };
   rules_found?: { text: string; job_text: string }; // by a search, if the job left its rules to it
-  lines: { job: string; step: string; memory: string; bytes: string; time?: string; hosts?: string };
+  lines: {
+    job: string; step: string; memory: string; bytes: string; time?: string; hosts?: string; precision?: string;
+  };
   warnings: string[];
   prediction: { costs: string; step_seconds: number; simulated: boolean };
   devices: { rank: number; name: string; computing: number; packing: number; waiting: number; bytes: number }[];

@@ -37,8 +37,9 @@ function Facts({ plan }: { plan: Plan }): JSX.Element {
   const { lines } = plan;
   const rows: { word: JSX.Element | string; text: string }[] = [
     { word: "job", text: lines.job },
-    { word: <Term word="predicted">step</Term>, text: lines.step },
   ];
+  if (lines.precision !== undefined) rows.push({ word: "precision", text: lines.precision });
+  rows.push({ word: <Term word="predicted">step</Term>, text: lines.step });
   if (lines.time !== undefined) rows.push({ word: "time", text: lines.time });
   rows.push({ word: <Term word="arena">memory</Term>, text: lines.memory }, { word: "bytes", text: lines.bytes });
   if (lines.hosts !== undefined) rows.push({ word: "hosts", text: lines.hosts });
