@@ -22,6 +22,7 @@
 #include "runtime/base/real.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/safetensors_header.h"
 #include "runtime/store/shared_runs.h"
 #include "runtime/store/slice_runs.h"
@@ -126,6 +127,13 @@ bool IsSumKey(const std::string& key) {
   return key == kHeaderSum || absl::StartsWith(key, SumKey(""));
 }
 
+// Returns of which step the tensors of a file are, for people.
+std::string StepText(const Metadata& metadata) {
+  const std::optional<int64_t> step = StepsBehind(metadata);
+  if (!step.has_value()) return "no step";
+  return absl::StrCat(IsOfCheckpoint(metadata) ? "states of step " : "weights of step ", *step);
+}
+
 absl::Status WrongSum(const std::string& where, const std::string& expected,
                       const std::string& found) {
   return Damaged(
@@ -167,7 +175,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
                      "the folder around it"});
   } else {
     WEIR_RETURN_IF_ERROR(reader->AddFile(path));
-    reader->metadata_ = reader->files_[0].metadata;
+    WEIR_RETURN_IF_ERROR(reader->TakeMetadata());
   }
   return reader;
 }
@@ -191,29 +199,42 @@ absl::Status SafetensorsReader::AddIndex() {
                     absl::StrCat("tensors of the index ", path_, " only"), "another one",
                     "copy the folder again"});
   }
+  return TakeMetadata();
+}
+
+absl::Status SafetensorsReader::TakeMetadata() {
+  if (files_.empty()) return absl::OkStatus();
+  const File& first = files_[0];
+  metadata_ = first.metadata;
+  std::erase_if(metadata_, [](const auto& entry) { return IsSumKey(entry.first); });
+  for (const File& file : files_) {
+    const std::string expected = StepText(first.metadata), found = StepText(file.metadata);
+    if (found != expected) {
+      return Damaged({"W0047", path_, "files that are all of one step",
+                      absl::StrCat(first.bytes->path(), " with ", expected, " and ",
+                                   file.bytes->path(), " with ", found),
+                      "the export again, or a copy of the whole folder: states of two steps do not "
+                      "fit together"});
+    }
+    std::erase_if(metadata_, [&file](const auto& entry) {
+      const auto it = file.metadata.find(entry.first);
+      return it == file.metadata.end() || it->second != entry.second;
+    });
+  }
   return absl::OkStatus();
 }
 
 absl::Status SafetensorsReader::AddShards() {
   WEIR_ASSIGN_OR_RETURN(shards_, CheckpointShards::Open(path_));
   const CheckpointFacts& facts = shards_->index().facts;
-  metadata_ = {{"format", "weir"}, {"job", facts.job}};
   bool is_checkpoint = facts.cursor.has_value();
   for (const auto& [name, tensor] : shards_->index().tensors) {
     tensors_[name] = {tensor.dtype, tensor.shape};
     if (tensor.owner != StateOwner::kWeight) is_checkpoint = true;
   }
-  if (!is_checkpoint) {
-    if (facts.step > 0) metadata_["trained_steps"] = absl::StrCat(facts.step);
-    return absl::OkStatus();
-  }
-  metadata_["step"] = absl::StrCat(facts.step);
-  metadata_["optimizer_step"] = absl::StrCat(facts.optimizer_step);
-  metadata_["schedule"] = facts.schedule;
-  if (facts.cursor.has_value()) {
-    metadata_["samples"] = absl::StrCat(facts.cursor->samples);
-    metadata_["seed"] = absl::StrCat(facts.cursor->seed);
-  }
+  metadata_ =
+      is_checkpoint ? CheckpointMetadataOf(facts) : WeightsMetadataOf(facts.job, facts.step);
+  if (!is_checkpoint && facts.step == 0) metadata_.erase(kTrainedStepsKey);
   return absl::OkStatus();
 }
 

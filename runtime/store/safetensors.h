@@ -69,13 +69,14 @@ class SafetensorsReader {
  public:
   // Opens a file, all files of an index (weight_index.h), or a checkpoint folder, of which it reads
   // only the index. kNotFound: no file. kDataLoss: damaged, see above; or the tensors of the files
-  // are not those of the index (W0047); or an error of CheckpointShards::Open.
+  // are not those of the index, or the files are of two steps (W0047); or an error of
+  // CheckpointShards::Open.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
-  // Empty for an index. For a checkpoint folder, the facts of its index under the names that a
-  // checkpoint in one file has.
+  // The metadata of a file without checksums, or what all files of an index have in common. Of a
+  // checkpoint folder, the facts of its index (checkpoint_metadata.h).
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   // Null unless the path names a checkpoint folder.
   const CheckpointShards* shards() const { return shards_.get(); }
@@ -110,6 +111,8 @@ class SafetensorsReader {
   // Adds a file and its tensors.
   absl::Status AddFile(const std::string& path);
   absl::Status AddIndex();
+  // Checks that all files are of one step, and keeps the metadata that they have in common.
+  absl::Status TakeMetadata();
   absl::Status AddShards();
   absl::StatusOr<Checked> CheckSumsOf(int file) const;
 

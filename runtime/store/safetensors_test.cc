@@ -381,8 +381,9 @@ TEST(SafetensorsTest, AFolderThatDoesNotExistIsNamed) {
 }
 
 // Writes one tensor f32[2] = value, value + 1.
-void WriteOne(const std::string& path, const std::string& tensor, float value) {
-  auto writer = SafetensorsWriter::Create(path, {{tensor, DType::kF32, {2}}}, {});
+void WriteOne(const std::string& path, const std::string& tensor, float value,
+              const std::map<std::string, std::string>& metadata = {}) {
+  auto writer = SafetensorsWriter::Create(path, {{tensor, DType::kF32, {2}}}, metadata);
   ASSERT_TRUE(writer.ok()) << writer.status();
   const float data[] = {value, value + 1};
   ASSERT_TRUE((*writer)->Write(0, data).ok());
@@ -422,6 +423,23 @@ TEST(SafetensorsIndex, ReadsTheTensorsOfAllFilesAndIgnoresOtherKeys) {
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_THAT(std::string((*reader)->CheckSums().status().message()),
               HasSubstr("part-2.safetensors, tensor b"));
+}
+
+TEST(SafetensorsIndex, HasTheMetadataThatAllFilesHaveAndRefusesFilesOfTwoSteps) {
+  const std::string path = WriteIndexed(
+      "steps.json", R"({"weight_map": {"a": "part-1.safetensors", "b": "part-2.safetensors"}})");
+  EXPECT_TRUE(SafetensorsReader::Open(path).value()->metadata().empty());
+  WriteOne(TemporaryPath("part-1.safetensors"), "a", 1, {{"step", "12"}, {"part", "1"}});
+  EXPECT_THAT(std::string(SafetensorsReader::Open(path).status().message()),
+              HasSubstr("part-2.safetensors with no step"));
+  WriteOne(TemporaryPath("part-2.safetensors"), "b", 5, {{"step", "12"}, {"part", "2"}});
+  EXPECT_EQ(SafetensorsReader::Open(path).value()->metadata(),
+            (std::map<std::string, std::string>{{"step", "12"}}));
+  WriteOne(TemporaryPath("part-2.safetensors"), "b", 5, {{"step", "24"}});
+  const std::string mixed(SafetensorsReader::Open(path).status().message());
+  EXPECT_THAT(mixed, HasSubstr("W0047"));
+  EXPECT_THAT(mixed, HasSubstr("part-1.safetensors with states of step 12"));
+  EXPECT_THAT(mixed, HasSubstr("part-2.safetensors with states of step 24"));
 }
 
 TEST(SafetensorsIndex, RefusesAnIndexThatDoesNotFitItsFiles) {

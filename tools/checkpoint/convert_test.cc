@@ -2,13 +2,16 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/checkpoint_testing.h"
 #include "tools/checkpoint/describe.h"
 #include "tools/checkpoint/diff_checkpoints.h"
@@ -59,16 +62,42 @@ class ConvertTest : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
-TEST_F(ConvertTest, ExportAndImportKeepEveryTensor) {
-  const std::string file = folder_.PathFor("all.safetensors"), copy = folder_.PathFor("copy");
-  ASSERT_THAT(ExportSafetensors(Opened(run()), {file, 1 << 20, ExportOrder::What::kAll}).value(),
-              ElementsAre(file));
-  EXPECT_THAT(DiffTo(file).tensors, ElementsAre());
-  const OpenTensors opened = Opened(file);
-  EXPECT_EQ(opened.facts.step, 12);
-  EXPECT_EQ(opened.tensors.at("layers.0.wq/adam_m").owner, store::StateOwner::kOptimizerSlot);
-  ASSERT_TRUE(WriteFolder(copy, opened.facts, AllOf(opened).value(), Existing::kRefuse).ok());
-  EXPECT_EQ(DiffTo(copy).equal, 3);
+// Returns the facts and their seals as bytes.
+std::string BytesOf(store::CheckpointFacts facts) {
+  std::sort(facts.keys.begin(), facts.keys.end(),
+            [](const store::RandomKey& a, const store::RandomKey& b) { return a.name < b.name; });
+  return store::EncodeIndex({facts, {}, {}});
+}
+
+TEST_F(ConvertTest, AnExportOfAllStatesIsTheCheckpointInAnotherForm) {
+  for (const int64_t file_bytes : {1 << 20, 50}) {
+    SCOPED_TRACE(file_bytes);
+    const std::string name = std::to_string(file_bytes);
+    const std::string copy = folder_.PathFor("copy-" + name);
+    const auto paths = ExportSafetensors(Opened(run()), {folder_.PathFor(name + ".safetensors"),
+                                                         file_bytes, ExportOrder::What::kAll});
+    ASSERT_TRUE(paths.ok()) << paths.status();
+    EXPECT_EQ(paths->size(), file_bytes == 50 ? 4u : 1u);
+    EXPECT_THAT(DiffTo(paths->back()).tensors, ElementsAre());
+    const OpenTensors opened = Opened(paths->back());
+    EXPECT_EQ(opened.facts.step, 12);
+    EXPECT_EQ(opened.reader->metadata(), Opened(run()).reader->metadata());
+    EXPECT_EQ(opened.tensors.at("layers.0.wq/adam_m").owner, store::StateOwner::kOptimizerSlot);
+    ASSERT_TRUE(WriteFolder(copy, opened.facts, AllOf(opened).value(), Existing::kRefuse).ok());
+    EXPECT_EQ(DiffTo(copy).equal, 3);
+    EXPECT_EQ(BytesOf(Opened(copy).facts), BytesOf(Opened(run()).facts));
+  }
+}
+
+TEST_F(ConvertTest, AnExportOfAllStatesOfWeightsAloneIsNoCheckpoint) {
+  store::FolderForTest weights{store::FactsForTest(24), {}};
+  weights.facts.cursor.reset();
+  weights.tensors["head"] = {{5}, CountFrom(5, 9.0f)};
+  ASSERT_TRUE(store::WriteFolderForTest(run(), 1, weights).ok());
+  const std::string file = folder_.PathFor("weights.safetensors");
+  ASSERT_TRUE(ExportSafetensors(Opened(run()), {file, 1 << 20, ExportOrder::What::kAll}).ok());
+  EXPECT_FALSE(store::IsOfCheckpoint(Opened(file).reader->metadata()));
+  EXPECT_EQ(Opened(file).facts.step, 24);
 }
 
 TEST_F(ConvertTest, ACheckpointOfTheSameStepIsReplacedOnlyOnDemand) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/whole_file.h"
 #include "tools/checkpoint/rewrite.h"
 #include "tools/checkpoint/tensor_pieces.h"
@@ -52,8 +53,7 @@ int64_t BytesOf(const NewTensor& tensor) {
 }
 
 absl::Status WriteFile(const std::string& path, const std::map<std::string, NewTensor>& tensors,
-                       const std::vector<std::string>& names,
-                       const std::map<std::string, std::string>& metadata) {
+                       const std::vector<std::string>& names, const store::Metadata& metadata) {
   std::vector<store::SafetensorsWriter::Entry> entries;
   for (const std::string& name : names)
     entries.push_back({name, tensors.at(name).dtype, tensors.at(name).shape});
@@ -77,18 +77,11 @@ absl::Status WriteFile(const std::string& path, const std::map<std::string, NewT
   return writer->Commit();
 }
 
-std::map<std::string, std::string> MetadataOf(const OpenTensors& from, ExportOrder::What what) {
-  if (what == ExportOrder::What::kAll) {
-    std::map<std::string, std::string> metadata;
-    for (const char* key : {"format", "job", "step", "optimizer_step", "schedule"}) {
-      const auto it = from.reader->metadata().find(key);
-      if (it != from.reader->metadata().end()) metadata.insert(*it);
-    }
-    return metadata;
-  }
-  return {{"format", "weir"},
-          {"job", from.facts.job},
-          {"trained_steps", absl::StrCat(from.facts.step)}};
+// An export of weights is no checkpoint, nor is one of all states that comes from weights alone.
+store::Metadata MetadataOf(const OpenTensors& from, ExportOrder::What what) {
+  return what == ExportOrder::What::kAll && store::IsOfCheckpoint(from.reader->metadata())
+             ? store::CheckpointMetadataOf(from.facts)
+             : store::WeightsMetadataOf(from.facts.job, from.facts.step);
 }
 
 // Packs tensors into files in the order of their names.
@@ -126,7 +119,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
   }
   const std::vector<std::vector<std::string>> files = Pack(tensors, order.file_bytes_max);
   WEIR_RETURN_IF_ERROR(weights::CheckNoOtherExport(order.path, files.size()));
-  const std::map<std::string, std::string> metadata = MetadataOf(from, order.what);
+  const store::Metadata metadata = MetadataOf(from, order.what);
   if (files.size() == 1) {
     WEIR_RETURN_IF_ERROR(WriteFile(order.path, tensors, files[0], metadata));
     return std::vector<std::string>{order.path};

@@ -16,8 +16,9 @@ struct ExportOrder {
   std::string path;  // "model.safetensors"
   // A file gets no further tensor that would make it larger. A tensor is never cut.
   int64_t file_bytes_max = int64_t{5} << 30;
-  // kAll also writes the optimiser states, the step and the schedule: a run can resume from one
-  // file of them. kAverages writes weights, and in place of a weight its average, if there is one.
+  // kAll writes all states and all facts of the checkpoint (checkpoint_metadata.h), so that a run
+  // can resume from the export. kAverages writes weights, and in place of a weight its average, if
+  // there is one.
   enum class What : uint8_t { kWeights, kAll, kAverages } what = What::kWeights;
 };
 

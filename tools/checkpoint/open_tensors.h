@@ -16,7 +16,7 @@ namespace weir::checkpoint {
 
 struct OpenTensors {
   std::shared_ptr<const store::SafetensorsReader> reader;
-  // The facts of the folder. Of a file: what its metadata tells, without a cursor and keys.
+  // The facts of the folder. Of a file or an index: what the metadata tells, without seals.
   store::CheckpointFacts facts;
   // In a file, the owners follow from the names: "wq/adam_m" is a slot of wq. Content sums are
   // those of the index, or 0.

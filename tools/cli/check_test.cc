@@ -302,6 +302,31 @@ TEST_F(CheckTest, ARunInTwoPiecesEndsWithTheBytesOfOne) {
   EXPECT_EQ(ReadFile(pieces), ReadFile(whole));
 }
 
+TEST_F(CheckTest, ARunGoesOnFromAnExportOfAllStatesAsFromItsFolder) {
+  const std::string job = ImageJob(), run = PathFor("export_run"),
+                    expected = PathFor("export_expected.safetensors");
+  ASSERT_EQ(Weir({"train", job, "--steps", "3", "--checkpoint", run + "/"}).code, 0);
+  ASSERT_EQ(Weir({"train", job, "--resume", run, "--checkpoint", expected}).code, 0);
+  for (const std::string size : {"1GB", "1KB"}) {
+    SCOPED_TRACE(size);
+    const std::string exported = PathFor("export_" + size + ".safetensors"),
+                      states = exported + (size == "1KB" ? ".index.json" : ""),
+                      copy = PathFor("export_copy_" + size),
+                      end = PathFor("export_end_" + size + ".safetensors");
+    const Outcome written =
+        Weir({"checkpoint", "export", run, "--all", "-o", exported, "--max-shard-size", size});
+    ASSERT_EQ(written.code, 0) << written.err;
+    EXPECT_EQ(Weir({"checkpoint", "verify", states}).code, 0);
+    EXPECT_EQ(Weir({"checkpoint", "import", states, "-o", copy}).code, 0);
+    EXPECT_THAT(Weir({"checkpoint", "diff", run, copy}).out, StartsWith("equal"));
+    for (const std::string& from : {states, copy}) {
+      const Outcome resumed = Weir({"train", job, "--resume", from, "--checkpoint", end});
+      EXPECT_EQ(resumed.code, 0) << resumed.err;
+      EXPECT_EQ(ReadFile(end), ReadFile(expected)) << from;
+    }
+  }
+}
+
 TEST_F(CheckTest, ACheckpointOfAnotherScheduleIsNoticed) {
   const std::string job = ImageJob(), half = PathFor("schedule_half.safetensors");
   EXPECT_EQ(Weir({"train", job, "--set", "training.steps=3", "--checkpoint", half}).code, 0);

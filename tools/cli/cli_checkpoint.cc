@@ -257,7 +257,7 @@ void AddWriters(CLI::App* app, CliContext* context) {
   AddPath(verb, "-o,--out", &exported->out, "The new file")->type_name("PATH");
   CLI::Option* const all =
       verb->add_flag("--all", exported->all,
-                     "Also optimizer states: one file that --resume reads as a checkpoint");
+                     "Also optimizer states and the place in the data: a checkpoint for --resume");
   verb->add_flag("--average", exported->averages,
                  "In place of each weight its average, which a run with training.average has")
       ->excludes(all);

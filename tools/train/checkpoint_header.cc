@@ -7,59 +7,41 @@
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
 #include "runtime/store/batch_position.h"
+#include "runtime/store/checkpoint_metadata.h"
 
 namespace weir::train {
-namespace {
-
-constexpr char kStepKey[] = "step";
-constexpr char kTrainedStepsKey[] = "trained_steps";  // of weights
-constexpr char kOptimizerStepKey[] = "optimizer_step";
-constexpr char kSamplesKey[] = "samples";
-constexpr char kSeedKey[] = "seed";
-constexpr char kScheduleKey[] = "schedule";
-
-}  // namespace
 
 std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step,
                                                       int64_t samples) {
-  return {
-      {"format", "weir"},
-      {"job", job.name()},
-      {kStepKey, absl::StrCat(step)},
-      {kOptimizerStepKey, absl::StrCat(compiler::UpdateRateOf(job.training()).OptimizerStep(step))},
-      {kSamplesKey, absl::StrCat(samples)},
-      {kSeedKey, absl::StrCat(job.training().seed())},
-      {kScheduleKey, ScheduleText(job)}};
+  return {{"format", "weir"},
+          {"job", job.name()},
+          {store::kStepKey, absl::StrCat(step)},
+          {store::kOptimizerStepKey,
+           absl::StrCat(compiler::UpdateRateOf(job.training()).OptimizerStep(step))},
+          {store::kSamplesKey, absl::StrCat(samples)},
+          {store::kSeedKey, absl::StrCat(job.training().seed())},
+          {store::kScheduleKey, ScheduleText(job)}};
 }
 
 std::map<std::string, std::string> WeightsMetadata(const proto::Job& job, int64_t step) {
-  return {{"format", "weir"}, {"job", job.name()}, {kTrainedStepsKey, absl::StrCat(step)}};
-}
-
-std::optional<int64_t> StepsBehind(const store::SafetensorsReader& file) {
-  for (const char* key : {kStepKey, kTrainedStepsKey}) {
-    const auto entry = file.metadata().find(key);
-    int64_t steps = 0;
-    if (entry != file.metadata().end() && absl::SimpleAtoi(entry->second, &steps)) return steps;
-  }
-  return std::nullopt;
+  return store::WeightsMetadataOf(job.name(), step);
 }
 
 absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsReader& file) {
   CheckpointHeader header;
   const std::map<std::string, std::string>& metadata = file.metadata();
-  const auto step = metadata.find(kStepKey);
+  const auto step = metadata.find(store::kStepKey);
   if (step == metadata.end() || !absl::SimpleAtoi(step->second, &header.step) || header.step < 0) {
     return Rejected({"W0076", file.path(), "a checkpoint, whose metadata has the step",
                      step == metadata.end() ? "none" : "\"" + step->second + "\"",
                      "files written by --save are for --init"});
   }
-  const auto optimizer_step = metadata.find(kOptimizerStepKey);
+  const auto optimizer_step = metadata.find(store::kOptimizerStepKey);
   header.optimizer_step = header.step;  // the only possible value before checkpoints recorded it
   if (optimizer_step != metadata.end() &&
       !absl::SimpleAtoi(optimizer_step->second, &header.optimizer_step))
     header.optimizer_step = -1;
-  if (const auto samples = metadata.find(kSamplesKey); samples != metadata.end()) {
+  if (const auto samples = metadata.find(store::kSamplesKey); samples != metadata.end()) {
     int64_t count = 0;
     if (!absl::SimpleAtoi(samples->second, &count) || count < 0) {
       return Rejected({"W0740", file.path(), "a data cursor: a count of samples",
@@ -68,10 +50,10 @@ absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsRe
     header.samples = count;
   }
   uint64_t seed_value = 0;
-  if (const auto seed = metadata.find(kSeedKey);
+  if (const auto seed = metadata.find(store::kSeedKey);
       seed != metadata.end() && absl::SimpleAtoi(seed->second, &seed_value))
     header.seed = seed_value;
-  if (const auto schedule = metadata.find(kScheduleKey); schedule != metadata.end())
+  if (const auto schedule = metadata.find(store::kScheduleKey); schedule != metadata.end())
     header.schedule = schedule->second;
   return header;
 }

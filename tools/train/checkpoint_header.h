@@ -33,9 +33,6 @@ std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int
 // Returns the metadata of weights of `job` after `step` steps. Such a file is no checkpoint.
 std::map<std::string, std::string> WeightsMetadata(const proto::Job& job, int64_t step);
 
-// Returns the steps behind a checkpoint or behind weights; nullopt if the file does not tell.
-std::optional<int64_t> StepsBehind(const store::SafetensorsReader& file);
-
 // kInvalidArgument (W0076): `file` is no checkpoint.
 absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsReader& file);
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <system_error>
 
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/pending_file.h"
 #include "runtime/store/safetensors.h"
-#include "tools/train/checkpoint_header.h"
 
 namespace weir::train {
 
@@ -18,7 +18,7 @@ std::optional<int64_t> FindEarlierRun(const std::string& path, int64_t steps_don
   const absl::StatusOr<std::unique_ptr<store::SafetensorsReader>> file =
       store::SafetensorsReader::Open(path);
   if (!file.ok()) return std::nullopt;
-  const std::optional<int64_t> steps = StepsBehind(**file);
+  const std::optional<int64_t> steps = store::StepsBehind((*file)->metadata());
   return steps.has_value() && *steps > steps_done ? steps : std::nullopt;
 }
 

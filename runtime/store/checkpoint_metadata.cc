@@ -1,0 +1,93 @@
+#include "runtime/store/checkpoint_metadata.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace weir::store {
+namespace {
+
+constexpr char kFormatKey[] = "format", kFormat[] = "weir";
+constexpr char kJobKey[] = "job", kJobIdKey[] = "job_id", kPlanIdKey[] = "plan_id";
+constexpr char kSamplesPerEpochKey[] = "samples_per_epoch", kDataKey[] = "data";
+constexpr char kRandomKeyPrefix[] = "key:";
+constexpr char kTrainingKey[] = "training";
+
+std::string TextOf(const Metadata& metadata, const std::string& key) {
+  const auto it = metadata.find(key);
+  return it == metadata.end() ? "" : it->second;
+}
+
+template <typename T>
+std::optional<T> NumberOf(const Metadata& metadata, const std::string& key) {
+  T number = 0;
+  if (!absl::SimpleAtoi(TextOf(metadata, key), &number)) return std::nullopt;
+  return number;
+}
+
+void AddText(const std::string& key, const std::string& text, Metadata* metadata) {
+  if (!text.empty()) (*metadata)[key] = text;
+}
+
+}  // namespace
+
+Metadata CheckpointMetadataOf(const CheckpointFacts& facts) {
+  Metadata metadata = {{kFormatKey, kFormat},
+                       {kJobKey, facts.job},
+                       {kStepKey, absl::StrCat(facts.step)},
+                       {kOptimizerStepKey, absl::StrCat(facts.optimizer_step)},
+                       {kScheduleKey, facts.schedule}};
+  AddText(kJobIdKey, facts.job_id, &metadata);
+  AddText(kPlanIdKey, facts.plan_id, &metadata);
+  if (facts.cursor.has_value()) {
+    metadata[kSamplesKey] = absl::StrCat(facts.cursor->samples);
+    metadata[kSeedKey] = absl::StrCat(facts.cursor->seed);
+    metadata[kSamplesPerEpochKey] = absl::StrCat(facts.cursor->samples_per_epoch);
+    AddText(kDataKey, facts.cursor->data, &metadata);
+  }
+  for (const RandomKey& key : facts.keys)
+    metadata[absl::StrCat(kRandomKeyPrefix, key.name)] = absl::StrCat(key.key);
+  return metadata;
+}
+
+Metadata WeightsMetadataOf(const std::string& job, int64_t step) {
+  return {{kFormatKey, kFormat}, {kJobKey, job}, {kTrainedStepsKey, absl::StrCat(step)}};
+}
+
+bool IsOfCheckpoint(const Metadata& metadata) { return metadata.count(kStepKey) > 0; }
+
+CheckpointFacts FactsOf(const Metadata& metadata) {
+  CheckpointFacts facts;
+  facts.job = TextOf(metadata, kJobKey);
+  facts.job_id = TextOf(metadata, kJobIdKey);
+  facts.plan_id = TextOf(metadata, kPlanIdKey);
+  facts.schedule = TextOf(metadata, kScheduleKey);
+  const int64_t step = StepsBehind(metadata).value_or(0);
+  facts.step = step < 0 ? 0 : step;
+  facts.optimizer_step = NumberOf<int64_t>(metadata, kOptimizerStepKey).value_or(facts.step);
+  if (!IsOfCheckpoint(metadata)) return facts;
+  const std::optional<int64_t> samples = NumberOf<int64_t>(metadata, kSamplesKey);
+  const std::optional<uint64_t> seed = NumberOf<uint64_t>(metadata, kSeedKey);
+  if (samples.has_value() && *samples >= 0 && seed.has_value()) {
+    const int64_t of_epoch = NumberOf<int64_t>(metadata, kSamplesPerEpochKey).value_or(0);
+    facts.cursor =
+        DataCursor{*samples, of_epoch < 0 ? 0 : of_epoch, *seed, TextOf(metadata, kDataKey)};
+  }
+  for (const auto& [key, text] : metadata) {
+    absl::string_view name = key;
+    uint64_t value = 0;
+    if (absl::ConsumePrefix(&name, kRandomKeyPrefix) && absl::SimpleAtoi(text, &value))
+      facts.keys.push_back({std::string(name), value});
+  }
+  if (facts.keys.empty() && facts.cursor.has_value()) facts.keys = {{kTrainingKey, *seed}};
+  return facts;
+}
+
+std::optional<int64_t> StepsBehind(const Metadata& metadata) {
+  for (const char* key : {kStepKey, kTrainedStepsKey}) {
+    if (const auto steps = NumberOf<int64_t>(metadata, key); steps.has_value()) return steps;
+  }
+  return std::nullopt;
+}
+
+}  // namespace weir::store

@@ -1,0 +1,48 @@
+// The facts of a checkpoint as metadata of a file of safetensors, where a checkpoint has no index:
+// in one file, or in the files of an export. The reader gives the facts of a checkpoint folder the
+// same keys, so whoever resumes a run does not ask in which form the checkpoint is.
+//
+//   step                       steps done. A file without this key is no checkpoint
+//   trained_steps              in place of it in weights alone
+//   optimizer_step, schedule, job, job_id, plan_id
+//   samples, seed, samples_per_epoch, data
+//                              the data cursor. A cursor has the first two; the others are in
+//                              exports
+//   key:NAME                   the key of random numbers of that name, in exports
+//
+// The checksum of the header (safetensors.h) takes the place of the seals of an index.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "runtime/store/checkpoint_index.h"
+
+namespace weir::store {
+
+using Metadata = std::map<std::string, std::string>;
+
+inline constexpr char kStepKey[] = "step";
+inline constexpr char kTrainedStepsKey[] = "trained_steps";
+inline constexpr char kOptimizerStepKey[] = "optimizer_step";
+inline constexpr char kSamplesKey[] = "samples";
+inline constexpr char kSeedKey[] = "seed";
+inline constexpr char kScheduleKey[] = "schedule";
+
+// Returns the metadata of a checkpoint, with all that a run needs to go on.
+Metadata CheckpointMetadataOf(const CheckpointFacts& facts);
+// Returns the metadata of weights of the job `job` after `step` steps.
+Metadata WeightsMetadataOf(const std::string& job, int64_t step);
+
+// Returns whether the metadata is that of a checkpoint.
+bool IsOfCheckpoint(const Metadata& metadata);
+// Returns the facts that the metadata tells, without seals. Numbers that cannot be read are absent.
+// The seed of a cursor stands for the key "training" if there is no key.
+CheckpointFacts FactsOf(const Metadata& metadata);
+// Returns the steps behind a checkpoint or behind weights; nullopt: the metadata does not tell.
+std::optional<int64_t> StepsBehind(const Metadata& metadata);
+
+}  // namespace weir::store
