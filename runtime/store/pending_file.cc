@@ -69,6 +69,15 @@ int Look(const std::string& path, bool* exists, mode_t* mode) {
   return 0;
 }
 
+int FlushFolderOf(const std::string& path) {
+  const int folder = ::open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return errno;
+  // Some file systems cannot flush a folder, and say so by EINVAL.
+  const int error = ::fsync(folder) == 0 || errno == EINVAL ? 0 : errno;
+  ::close(folder);
+  return error;
+}
+
 int RandomName(const std::string& path, std::string* name) {
   uint64_t bits = 0;
   if (::getrandom(&bits, sizeof(bits), 0) < 0) return errno;
@@ -119,6 +128,13 @@ int CheckPlace(const std::string& path) {
   mode_t mode = 0;
   if (const int error = Look(target, &exists, &mode)) return error;
   return ::access(FolderOf(target).c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+}
+
+int RemovePublished(const std::string& path) {
+  std::string target = path;
+  if (const int error = Follow(&target)) return error;
+  if (::unlink(target.c_str()) != 0) return errno == ENOENT ? 0 : errno;
+  return FlushFolderOf(target);
 }
 
 PendingFile::~PendingFile() {
@@ -184,14 +200,7 @@ int PendingFile::GiveName() {
   return error;
 }
 
-int PendingFile::FlushFolder() const {
-  const int folder = ::open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return errno;
-  // Some file systems cannot flush a folder, and say so by EINVAL.
-  const int error = ::fsync(folder) == 0 || errno == EINVAL ? 0 : errno;
-  ::close(folder);
-  return error;
-}
+int PendingFile::FlushFolder() const { return FlushFolderOf(path_); }
 
 // A process that is killed between GiveName and its rename leaves a file, but no lock.
 void PendingFile::RemoveLeftovers() const {

@@ -46,6 +46,10 @@ class PendingFile {
   int descriptor_ = -1;
 };
 
+// Removes the file at the path, whose links it follows, so that the removal survives a power cut.
+// Returns errno, or 0, also if there is no file.
+int RemovePublished(const std::string& path);
+
 // Returns W0046 (kNotFound): the reason why `path` could not be written, and advice about `error`.
 absl::Status CannotWrite(const std::string& path, const std::string& what, int error);
 // Returns whether a status is of CannotWrite, perhaps reported by another process.

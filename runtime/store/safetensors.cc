@@ -544,7 +544,7 @@ absl::Status SafetensorsWriter::NotePart(const std::string& name, int64_t elemen
   return absl::InternalError("no tensor " + name + " in the file");
 }
 
-absl::Status SafetensorsWriter::Commit() {
+absl::Status SafetensorsWriter::Seal() {
   for (size_t i = 0; i < entries_.size(); ++i) {
     int64_t elements = NumElements(entries_[i].shape);
     if (written_[i] == elements) continue;
@@ -555,6 +555,12 @@ absl::Status SafetensorsWriter::Commit() {
   }
   WEIR_RETURN_IF_ERROR(WriteChecksums());
   if (::fsync(file_.descriptor()) != 0) return CannotWrite(path_, "cannot flush", errno);
+  is_sealed_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsWriter::Commit() {
+  if (!is_sealed_) WEIR_RETURN_IF_ERROR(Seal());
   if (const int error = file_.Publish())
     return CannotWrite(path_, "cannot put it in its place", error);
   // The name itself must survive a power cut, too.

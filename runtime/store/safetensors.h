@@ -139,6 +139,7 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
+  const std::string& path() const { return path_; }
   // Tensors in their order in the file; Write accepts any order.
   const std::vector<Entry>& entries() const { return entries_; }
   // Writes the whole of entry `index`. Blocks on the disk.
@@ -147,8 +148,10 @@ class SafetensorsWriter {
   // `elements` of the tensor `name`.
   const std::string& temporary_path() const { return file_.open_path(); }
   absl::Status NotePart(const std::string& name, int64_t elements);
-  // Every element must have been written once. Reads the file back for its checksums, flushes to
-  // disk, then replaces the file at `path`.
+  // Every element must have been written once. Reads the file back for its checksums, and flushes
+  // it to disk. The path is unchanged, and nothing can be written any more.
+  absl::Status Seal();
+  // Seals the file unless that is done, then replaces the file at path().
   absl::Status Commit();
 
  private:
@@ -162,6 +165,7 @@ class SafetensorsWriter {
   std::vector<Entry> entries_;
   std::vector<int64_t> positions_;  // of each entry, from the start of the file
   std::vector<int64_t> written_;    // elements of each entry
+  bool is_sealed_ = false;
 };
 
 // A SafetensorsPart writes shards into a file that a SafetensorsWriter, of this process or another,

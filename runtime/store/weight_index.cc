@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
@@ -91,6 +93,21 @@ absl::Status DamagedIndex(const std::string& path, const std::string& expected,
   return Damaged({"W0047", path, expected, found, ""});
 }
 
+constexpr char kWeightEnding[] = ".safetensors";
+constexpr char kIndexEnding[] = ".index.json";
+constexpr size_t kDigits = 5;
+constexpr size_t kEntriesMax = 100'000;  // of a folder; the rest is not looked at
+
+// Takes five digits from the end of the text.
+bool ConsumeNumber(absl::string_view* text) {
+  if (text->size() < kDigits) return false;
+  const absl::string_view digits = text->substr(text->size() - kDigits);
+  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return false;
+  text->remove_suffix(kDigits);
+  return true;
+}
+
 // A file of the index lies beside the index.
 bool IsPlainName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
@@ -101,7 +118,45 @@ bool IsPlainName(const std::string& name) {
 
 bool IsWeightIndex(const std::string& path) { return absl::EndsWith(path, ".json"); }
 
+std::string IndexOfShard(const std::string& path) {
+  absl::string_view stem = path;
+  if (!absl::ConsumeSuffix(&stem, kWeightEnding) || !ConsumeNumber(&stem) ||
+      !absl::ConsumeSuffix(&stem, "-of-") || !ConsumeNumber(&stem) ||
+      !absl::ConsumeSuffix(&stem, "-"))
+    return "";
+  return absl::StrCat(stem, kWeightEnding, kIndexEnding);
+}
+
+std::vector<std::string> ShardsBeside(const std::string& index_path) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(index_path).parent_path();
+  std::vector<std::string> shards;
+  std::error_code error;
+  size_t count = 0;
+  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end;
+       !error && it != end && count < kEntriesMax; it.increment(error), ++count) {
+    const std::string shard = (folder / it->path().filename()).string();
+    if (fs::path(IndexOfShard(shard)).filename() == fs::path(index_path).filename())
+      shards.push_back(shard);
+  }
+  std::sort(shards.begin(), shards.end());
+  return shards;
+}
+
+absl::Status CheckIndexIsThere(const std::string& index_path) {
+  std::error_code error;
+  if (std::filesystem::exists(index_path, error)) return absl::OkStatus();
+  const std::vector<std::string> shards = ShardsBeside(index_path);
+  if (shards.empty()) return absl::OkStatus();
+  return Missing(
+      {"W0047", index_path,
+       absl::StrCat("the index of the files of tensors beside it, from ", shards[0], " on"),
+       "none: their export was cut short, or a copy is incomplete",
+       "write the export again, or copy the index"});
+}
+
 absl::StatusOr<WeightIndex> ReadWeightIndex(const std::string& path) {
+  WEIR_RETURN_IF_ERROR(CheckIndexIsThere(path));
   WEIR_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path, "index of weights"));
   if (file->size() > kIndexBytesMax) {
     return DamagedIndex(path, absl::StrCat("an index of at most ", kIndexBytesMax, " bytes"),

@@ -20,8 +20,19 @@ struct WeightIndex {
 // Returns whether a path of weights names an index: it ends in ".json".
 bool IsWeightIndex(const std::string& path);
 
-// kNotFound: no file. kDataLoss (W0047): the file is no JSON, has no weight_map of texts, or names
-// a file outside its folder, or is larger than the bounds in weight_index.cc.
+// Returns the files of tensors beside an index, whether it is there and names them or not, sorted:
+// NAME-00001-of-00003.safetensors and so on beside NAME.safetensors.index.json.
+std::vector<std::string> ShardsBeside(const std::string& index_path);
+// Returns the index that a file of such a name belongs to, whether it is there or not; "": the file
+// has another name.
+std::string IndexOfShard(const std::string& path);
+// kNotFound (W0047): there is no index at the path, but files of tensors are beside it. An export
+// was cut short (tools/weights/export_files.h), or a copy is incomplete.
+absl::Status CheckIndexIsThere(const std::string& index_path);
+
+// kNotFound: no file, or see CheckIndexIsThere. kDataLoss (W0047): the file is no JSON, has no
+// weight_map of texts, or names a file outside its folder, or is larger than the bounds in
+// weight_index.cc.
 absl::StatusOr<WeightIndex> ReadWeightIndex(const std::string& path);
 
 // Returns all files that a reader of the weights at `path` opens: the path, and the files of the

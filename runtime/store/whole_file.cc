@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/store/pending_file.h"
 
 namespace weir::store {
 namespace {
@@ -44,9 +43,10 @@ class DescriptorBuffer final : public std::streambuf {
 
 }  // namespace
 
-absl::Status WriteWholeFile(const std::string& path,
-                            const std::function<absl::Status(std::ostream& out)>& write) {
-  PendingFile file;
+absl::StatusOr<std::unique_ptr<SealedFile>> SealedFile::Seal(
+    const std::string& path, const std::function<absl::Status(std::ostream& out)>& write) {
+  auto sealed = std::unique_ptr<SealedFile>(new SealedFile(path));
+  PendingFile& file = sealed->file_;
   if (const int error = file.Create(path))
     return CannotWrite(path, "cannot make a temporary file beside it", error);
   DescriptorBuffer buffer(file.descriptor());
@@ -56,11 +56,21 @@ absl::Status WriteWholeFile(const std::string& path,
   if (buffer.error() != 0) return CannotWrite(path, "write failed", buffer.error());
   WEIR_RETURN_IF_ERROR(written);
   if (::fsync(file.descriptor()) != 0) return CannotWrite(path, "cannot flush", errno);
-  if (const int error = file.Publish())
-    return CannotWrite(path, "cannot put it in its place", error);
-  if (const int error = file.FlushFolder())
-    return CannotWrite(path, "it is in its place, but its folder cannot be flushed", error);
+  return sealed;
+}
+
+absl::Status SealedFile::Commit() {
+  if (const int error = file_.Publish())
+    return CannotWrite(path_, "cannot put it in its place", error);
+  if (const int error = file_.FlushFolder())
+    return CannotWrite(path_, "it is in its place, but its folder cannot be flushed", error);
   return absl::OkStatus();
+}
+
+absl::Status WriteWholeFile(const std::string& path,
+                            const std::function<absl::Status(std::ostream& out)>& write) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SealedFile> sealed, SealedFile::Seal(path, write));
+  return sealed->Commit();
 }
 
 absl::Status WriteWholeText(const std::string& path, const std::string& text) {

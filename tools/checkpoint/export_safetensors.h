@@ -22,7 +22,8 @@ struct ExportOrder {
   enum class What : uint8_t { kWeights, kAll, kAverages } what = What::kWeights;
 };
 
-// Returns the paths of the files, the index last. kInvalidArgument (W0841): see
+// Writes the files of tools/weights/export_files.h, and returns their paths. kInvalidArgument
+// (W0841): see
 // weights::CheckNoOtherExport; (W0723): a tensor has a type that Weir does not hold, or there is no
 // tensor to write; (W0084): there is no average. Other errors: of reading, or CannotWrite.
 absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& from,

@@ -19,6 +19,7 @@
 #include "tools/checkpoint/transition.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/train/output_paths.h"
+#include "tools/weights/export_files.h"
 
 namespace weir::cli {
 namespace {
@@ -135,6 +136,8 @@ absl::Status Export(const CheckpointArguments& arguments, CliContext* context) {
   if (paths.size() > 1)
     *context->out << ", in " << Plural(static_cast<int64_t>(paths.size()) - 1, "file");
   *context->out << "\n";
+  if (const std::string strays = weights::StrayText(arguments.out, paths); !strays.empty())
+    *context->out << "note: " << strays << "\n";
   return absl::OkStatus();
 }
 

@@ -20,6 +20,7 @@
 #include "tools/train/output_paths.h"
 #include "tools/weights/adapter_names.h"
 #include "tools/weights/convert_weights.h"
+#include "tools/weights/export_files.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -221,6 +222,9 @@ absl::Status ExportSafetensors(const ExportArguments& arguments, CliContext* con
                 << (exported.map.empty() ? "which are those of the job"
                                          : absl::StrCat("by the map ", exported.map))
                 << "\n";
+  if (const std::string strays = weights::StrayText(arguments.safetensors_path, exported.files);
+      !strays.empty())
+    *context->out << "note: " << strays << "\n";
   return absl::OkStatus();
 }
 

@@ -3,20 +3,16 @@
 #include <string.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
-#include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/stored_dtype.h"
-#include "runtime/store/weight_index.h"
-#include "runtime/store/whole_file.h"
 #include "tools/weights/adapter_names.h"
+#include "tools/weights/export_files.h"
 
 namespace weir::weights {
 namespace {
@@ -175,46 +171,6 @@ absl::StatusOr<TensorBytes> Assemble(const store::SafetensorsReader& from,
   return tensor;
 }
 
-using Entries = std::vector<store::SafetensorsWriter::Entry>;
-
-int64_t BytesOf(const store::SafetensorsWriter::Entry& entry) {
-  return NumElements(entry.shape) * SizeOf(entry.dtype);
-}
-
-// Returns the tensors of each file, in the order of their names.
-std::vector<Entries> FilesFor(const PublicTensors& planned, int64_t file_bytes_max) {
-  std::vector<Entries> files(1);
-  int64_t bytes = 0;  // of the last file
-  for (const auto& [name, entry] : planned.entries) {
-    if (file_bytes_max > 0 && !files.back().empty() && BytesOf(entry) > file_bytes_max - bytes) {
-      files.emplace_back();
-      bytes = 0;
-    }
-    bytes += BytesOf(entry);
-    files.back().push_back(entry);
-  }
-  return files;
-}
-
-// Writes the index of the files; paths has one path more than there are files.
-absl::Status WriteIndex(const std::vector<std::string>& paths, const std::vector<Entries>& files) {
-  nlohmann::ordered_json file_of = nlohmann::ordered_json::object();
-  int64_t bytes = 0;
-  for (size_t f = 0; f < files.size(); ++f) {
-    const std::string name = std::filesystem::path(paths[f]).filename().string();
-    for (const store::SafetensorsWriter::Entry& entry : files[f]) {
-      file_of[entry.name] = name;
-      bytes += BytesOf(entry);
-    }
-  }
-  const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}},
-                                        {"weight_map", std::move(file_of)}};
-  return store::WriteWholeFile(paths.back(), [&](std::ostream& out) {
-    out << index.dump(2) << "\n";
-    return absl::OkStatus();
-  });
-}
-
 // A tensor that is larger than all its weights together cannot be covered, and may be larger than
 // any memory.
 absl::Status CheckSizes(const WeightTypes& weights, const PublicTensors& planned) {
@@ -287,62 +243,6 @@ absl::Status WriteForJob(const MappedWeights& from, const WeightTypes& weights,
   return writer->Commit();
 }
 
-std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files) {
-  if (num_files <= 1) return {path};
-  constexpr char kEnding[] = ".safetensors";
-  const std::string stem(absl::StripSuffix(path, kEnding));
-  std::vector<std::string> files;
-  for (size_t f = 1; f <= num_files; ++f)
-    files.push_back(absl::StrFormat("%s-%05d-of-%05d%s", stem, f, num_files, kEnding));
-  files.push_back(absl::StrCat(stem, kEnding, ".index.json"));
-  return files;
-}
-
-absl::Status CheckNoOtherExport(const std::string& path, size_t num_files) {
-  const std::string other = FilesOfExport(path, num_files > 1 ? 1 : 2).back();
-  std::error_code error;
-  if (!std::filesystem::exists(other, error)) return absl::OkStatus();
-  return Rejected({"W0841", other,
-                   num_files > 1 ? "no single file beside the index of several files"
-                                 : "no index of several files beside a single file",
-                   "one, whose tensors a reader of the folder may take in place of the new ones",
-                   "remove it, or write into another folder"});
-}
-
-EarlierShards::EarlierShards(const std::string& path) {
-  const absl::StatusOr<store::WeightIndex> index =
-      store::ReadWeightIndex(FilesOfExport(path, 2).back());
-  if (!index.ok() || index->files.size() < 2) return;
-  const std::vector<std::string> of_export = FilesOfExport(path, index->files.size());
-  for (const std::string& file : of_export) {
-    const auto is_named = [&](const std::string& named) {
-      return std::filesystem::path(named).lexically_normal() ==
-             std::filesystem::path(file).lexically_normal();
-    };
-    if (std::any_of(index->files.begin(), index->files.end(), is_named)) files_.push_back(file);
-  }
-}
-
-void EarlierShards::RemoveOthers(const std::vector<std::string>& files) const {
-  for (const std::string& earlier : files_) {
-    std::error_code stays;
-    if (std::count(files.begin(), files.end(), earlier) == 0)
-      std::filesystem::remove(earlier, stays);
-  }
-}
-
-void UnfinishedExport::Add(const std::string& file) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) files_.push_back(file);
-}
-
-UnfinishedExport::~UnfinishedExport() {
-  for (const std::string& file : files_) {
-    std::error_code stays;
-    std::filesystem::remove(file, stays);
-  }
-}
-
 absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
                                      const WeightTypes& weights, const ExportOrder& order,
                                      const CheckPaths& check) {
@@ -354,28 +254,25 @@ absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
     WEIR_RETURN_IF_ERROR(planner.Add(weight, weights.at(weight), of_weight));
   const PublicTensors planned = planner.Take();
   WEIR_RETURN_IF_ERROR(CheckSizes(weights, planned));
-  const std::vector<Entries> files = FilesFor(planned, order.file_bytes_max);
-  Exported exported{map->name(), FilesOfExport(order.path, files.size())};
-  if (check != nullptr) WEIR_RETURN_IF_ERROR(check(exported.files));
-  const EarlierShards earlier(order.path);
-  UnfinishedExport unfinished;
-  for (size_t f = 0; f < files.size(); ++f) {
-    // Readers of public files want to know which library's tensors they are.
-    WEIR_ASSIGN_OR_RETURN(
-        const std::unique_ptr<store::SafetensorsWriter> writer,
-        store::SafetensorsWriter::Create(exported.files[f], files[f], {{"format", "pt"}}));
+  Entries entries;
+  for (const auto& [name, entry] : planned.entries) entries.push_back(entry);
+  ExportFiles files(order.path, PackIntoFiles(entries, order.file_bytes_max));
+  if (check != nullptr) WEIR_RETURN_IF_ERROR(check(files.paths()));
+  // Readers of public files want to know which library's tensors they are.
+  store::Metadata metadata = {{"format", "pt"}};
+  if (const std::optional<int64_t> steps = store::StepsBehind(from.metadata()); steps.has_value())
+    metadata[store::kTrainedStepsKey] = absl::StrCat(*steps);
+  const auto fill = [&](store::SafetensorsWriter* writer) -> absl::Status {
     for (size_t i = 0; i < writer->entries().size(); ++i) {
       WEIR_ASSIGN_OR_RETURN(const TensorBytes tensor,
                             Assemble(from, weights, planned, writer->entries()[i]));
       WEIR_RETURN_IF_ERROR(writer->Write(i, tensor.data()));
     }
-    unfinished.Add(exported.files[f]);
-    WEIR_RETURN_IF_ERROR(writer->Commit());
-  }
-  if (files.size() > 1) WEIR_RETURN_IF_ERROR(WriteIndex(exported.files, files));
-  unfinished.Finish();
-  earlier.RemoveOthers(exported.files);
-  return exported;
+    return absl::OkStatus();
+  };
+  WEIR_RETURN_IF_ERROR(files.Seal(metadata, fill));
+  WEIR_RETURN_IF_ERROR(files.Commit());
+  return Exported{map->name(), files.paths()};
 }
 
 }  // namespace weir::weights

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/weight_index.h"
 
 namespace weir::weights {
 namespace {
@@ -52,6 +53,10 @@ absl::StatusOr<std::string> FileInFolder(const std::string& folder) {
     std::error_code ignored;
     if (fs::is_regular_file(fs::path(folder) / name, ignored))
       return (fs::path(folder) / name).string();
+  }
+  for (const std::string& name : found) {
+    const std::string index = store::IndexOfShard((fs::path(folder) / name).string());
+    if (!index.empty()) WEIR_RETURN_IF_ERROR(store::CheckIndexIsThere(index));
   }
   if (found.size() == 1) return (fs::path(folder) / found[0]).string();
   if (found.empty() && !pickle.empty()) return NoPickles((fs::path(folder) / pickle).string());

@@ -23,7 +23,8 @@ struct MapPlaces {
 
 // Returns the weights that `path` names: the path of a file or of a checkpoint folder
 // (checkpoint_folder.h), or in another folder its model.safetensors.index.json, its
-// model.safetensors, or its only file of safetensors. kNotFound (W0049): a folder without one.
+// model.safetensors, or its only file of safetensors. kNotFound (W0049): a folder without one;
+// (W0047): a folder with files of an index that is not there.
 // kInvalidArgument (W0049): a file of PyTorch, for example a .pt; the advice is the line that makes
 // safetensors of it.
 absl::StatusOr<std::string> WeightFileOf(const std::string& path);

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "tools/weights/convert_weights.h"
+#include "tools/weights/export_files.h"
 #include "tools/weights/find_weights.h"
 #include "tools/weights/mapped_weights.h"
 
@@ -397,25 +398,6 @@ TEST(ConvertWeightsTest, ManyBytesGoToSeveralFilesWithAnIndex) {
     EXPECT_EQ(ReadWhole(read, weight, type.shape),
               ReadWhole(MappedWeights(mine), weight, type.shape));
   }
-}
-
-TEST(ConvertWeightsTest, ShardsOfAnEarlierExportGoAndOtherFilesStay) {
-  const std::string folder = TemporaryPath("earlier");
-  std::filesystem::create_directory(folder);
-  const auto at = [&](const std::string& name) { return folder + "/" + name; };
-  const std::vector<std::string> old = FilesOfExport(at("model.safetensors"), 3);
-  const std::vector<std::string> strange = {at("model-00001-of-00004.safetensors"),
-                                            at("other.safetensors")};
-  for (const std::string& path : old) std::ofstream(path) << "x";
-  for (const std::string& path : strange) std::ofstream(path) << "x";
-  std::ofstream(old.back()) << R"({"weight_map": {
-      "a": "model-00001-of-00003.safetensors", "b": "model-00002-of-00003.safetensors",
-      "c": "other.safetensors"}})";
-  const EarlierShards earlier(at("model.safetensors"));
-  earlier.RemoveOthers({old[1]});
-  EXPECT_FALSE(std::filesystem::exists(old[0]));
-  for (const std::string& path : {old[1], old[2], old[3], strange[0], strange[1]})
-    EXPECT_TRUE(std::filesystem::exists(path)) << path;
 }
 
 TEST(ConvertWeightsTest, OnlyConstantsAreLeftOut) {
