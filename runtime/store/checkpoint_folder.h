@@ -111,6 +111,10 @@ class FolderClaim {
   // Returns whether the right is that for the folder which has the name now. If somebody has
   // renamed or removed the folder, another run may have the right for a new one of that name.
   bool IsInPlace() const { return folder_->IsAt(directory_ + "/"); }
+  // Returns a path of the folder now: the one that Take was given if the folder still has that
+  // name, else an absolute one. "": somebody has removed the folder, or renamed it where this
+  // host cannot find it.
+  std::string PresentPath() const { return IsInPlace() ? directory_ : folder_->PresentPath(); }
 
  private:
   FolderClaim(std::string directory, std::unique_ptr<OpenedFile> folder, bool is_made)

@@ -289,6 +289,7 @@ TEST(FolderClaimTest, TheRightIsForTheFolderAndNotForItsName) {
   EXPECT_TRUE(first->IsInPlace());
   fs::rename(path, folder.PathFor("moved"));
   EXPECT_FALSE(first->IsInPlace());
+  EXPECT_EQ(fs::canonical(first->PresentPath()), fs::canonical(folder.PathFor("moved")));
   const auto second = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
   EXPECT_TRUE(second->IsInPlace());
   EXPECT_FALSE(first->IsInPlace());
@@ -296,6 +297,18 @@ TEST(FolderClaimTest, TheRightIsForTheFolderAndNotForItsName) {
   EXPECT_TRUE(FolderClaim::IsOfAnotherRun(refused)) << refused;
   EXPECT_FALSE(FolderClaim::IsOfAnotherRun(
       FolderClaim::Take(folder.PathFor("no/folder"), FolderClaim::Absent::kMake).status()));
+}
+
+TEST(FolderClaimTest, ThePresentPathIsTheGivenOneUntilTheFolderIsRenamedAndNoneOnceItIsRemoved) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathFor("c"), moved = folder.PathFor("moved");
+  const auto claim = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
+  EXPECT_EQ(claim->PresentPath(), path);
+  fs::rename(path, moved);
+  fs::create_directory(path);
+  EXPECT_EQ(fs::canonical(claim->PresentPath()), fs::canonical(moved));
+  fs::remove(moved);
+  EXPECT_EQ(claim->PresentPath(), "");
 }
 
 TEST(FolderClaimTest, AFolderThatWasMadeForNothingGoesAway) {

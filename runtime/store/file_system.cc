@@ -59,6 +59,14 @@ class MachineFile final : public OpenedFile {
     if (::fstat(descriptor_, &here) != 0) return errno != ESTALE;
     return here.st_dev == there.st_dev && here.st_ino == there.st_ino;
   }
+  std::string PresentPath() override {
+    std::error_code error;
+    std::string path =
+        fs::read_symlink(absl::StrCat("/proc/self/fd/", descriptor_), error).string();
+    // The kernel also gives a path of a folder that is removed, or that this host cannot see.
+    const bool is_there = !error && !path.empty() && path[0] == '/' && fs::exists(path, error);
+    return is_there && IsAt(path) ? path : "";
+  }
 
  private:
   const int descriptor_;

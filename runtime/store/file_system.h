@@ -49,6 +49,9 @@ class OpenedFile {
   // renamed this one. Follows symbolic links. A file system that gives no answer counts as
   // unchanged.
   virtual bool IsAt(const std::string& path) = 0;
+  // Returns an absolute path that leads to this file or folder now, also after somebody has renamed
+  // it. "": somebody has removed it, or the file system does not know its path.
+  virtual std::string PresentPath() { return ""; }
 };
 
 class FileSystem {
