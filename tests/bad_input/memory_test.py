@@ -99,12 +99,15 @@ class MemoryTest(unittest.TestCase):
     def test_a_job_of_closing_braces(self):
         self.check_job(b"}" * (30 * MIB), "W0002")
 
+    def check_set(self, assignments, refusal):
+        words = [word for assignment in assignments for word in ("--set", assignment)]
+        self.check("check", self.good, *words, size=sum(map(len, assignments)), refusal=refusal)
+
     def test_what_set_says(self):
-        words, size = [], 0
-        while size < MIB - 65_000:
-            words += ["--set", "graph.function=" + "node{}" * 10_000]
-            size += len(words[-1])
-        self.check("check", self.good, *words, size=size)
+        self.check_set(["graph.function=" + "node{}" * 10_000] * 17, "W0811")
+
+    def test_as_much_as_set_may_say(self):
+        self.check_set(["graph.function=" + "node{}" * 9_900] * 10, "W04")
 
     def test_a_cluster_of_empty_devices(self):
         content = b"device {} " * (2 * MIB)

@@ -25,6 +25,7 @@
 #include "tools/hosts/find_hosts.h"
 #include "tools/job/data_paths.h"
 #include "tools/job/job_file.h"
+#include "tools/job/text_bounds.h"
 #include "tools/train/job_device.h"
 
 namespace weir::cli {
@@ -121,17 +122,6 @@ std::string UnknownVerb(const CLI::App& app, const std::vector<std::string>& arg
   return absl::StrCat("weir: unknown verb ", args[0],
                       ". Try: ", nearest.empty() ? "one of " + absl::StrJoin(names, ", ") : nearest,
                       "\nSee: weir --help\n");
-}
-
-// Checks the size of all values of --set together. Each value takes several times its text as a
-// part of a job.
-absl::Status CheckSetBytes(const std::vector<std::string>& assignments) {
-  constexpr size_t kSetBytesMax = 1 << 20;
-  size_t bytes = 0;
-  for (const std::string& assignment : assignments) bytes += assignment.size();
-  if (bytes <= kSetBytesMax) return absl::OkStatus();
-  return Rejected({"W0812", "--set", absl::StrCat("at most ", kSetBytesMax, " bytes in all"),
-                   absl::StrCat(bytes, " bytes"), "say it in the job file"});
 }
 
 // Adds the fields of the data that `assignment` has changed, or names in full.
@@ -270,9 +260,9 @@ CLI::Option* JobArguments::AddRulesFlag(CLI::App* verb) {
 absl::StatusOr<proto::Job> JobArguments::Read() const {
   WEIR_ASSIGN_OR_RETURN(std::string text, job::ReadJobText(path));
   WEIR_ASSIGN_OR_RETURN(proto::Job job, job::ParseJob(text, job::JobName(path)));
+  WEIR_RETURN_IF_ERROR(job::CheckSetBounds(text, set));
   if (text.size() > job::kPlacedJobBytesMax) text = std::string();
   context->source = {job::JobName(path), std::move(text), set, has_mesh, mesh};
-  WEIR_RETURN_IF_ERROR(CheckSetBytes(set));
   const auto order_of = [&job] {
     return std::vector<std::string>(job.mesh().rank_order().begin(), job.mesh().rank_order().end());
   };
@@ -371,15 +361,15 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
     printable_out << app.help();
     return kExitUsage;
   }
-  const std::vector<std::string> words = HelpAsFlag(args);
+  std::vector<std::string> words = HelpAsFlag(args);
   if (std::string unknown = UnknownVerb(app, words); !unknown.empty()) {
     if (!hosts::IsSaidByFirstTask()) printable_err << unknown;
     return kExitUsage;
   }
   try {
     // CLI11 takes the words in reverse order.
-    std::vector<std::string> reversed(words.rbegin(), words.rend());
-    app.parse(reversed);
+    std::reverse(words.begin(), words.end());
+    app.parse(words);
   } catch (const CLI::CallForHelp&) {
     printable_out << app.help();  // of the given verb, with the names before it
     return 0;

@@ -265,7 +265,7 @@ absl::StatusOr<std::string> ReadText(int descriptor, int64_t expected_bytes,
 
 absl::Status BadPath(const std::string& assignment, const std::string& expected,
                      const std::string& found, const std::string& hint) {
-  return Rejected({"W0005", "--set " + assignment, expected, found, hint});
+  return Rejected({"W0005", SetFlag(assignment), expected, found, hint});
 }
 
 // A PathStep is one step of a path: "dim[hidden]" has the field "dim" and the selector "hidden".
@@ -430,7 +430,7 @@ class FieldSetter {
             : absl::StrCat("fields of ", step.field, " (", absl::StrJoin(fields, ", "),
                            ") in protobuf text form, as in '", step.field, "=", fields[0], ": …'");
     const std::string text = WithoutBraces(value_);
-    ErrorCollector collector("--set " + assignment_, expected, text, field->message_type(),
+    ErrorCollector collector(SetFlag(assignment_), expected, text, field->message_type(),
                              assignment_.substr(0, assignment_.size() - value_.size() - 1));
     parser.RecordErrorsTo(&collector);
     parser.SetRecursionLimit(kRecursionMax);
@@ -446,7 +446,7 @@ class FieldSetter {
       WEIR_ASSIGN_OR_RETURN(int index, FindElement(step, field, *message));
       target = reflection->MutableRepeatedMessage(message, field, index);
     }
-    target->CopyFrom(*parsed);
+    target->GetReflection()->Swap(target, parsed.get());
     return absl::OkStatus();
   }
 
@@ -498,6 +498,14 @@ absl::StatusOr<std::string> ReadJobText(const std::string& path) {
   return ReadText(file.descriptor(), file.size(), path);
 }
 
+std::string SetFlag(const std::string& assignment) {
+  constexpr size_t kBytesShown = 200;
+  size_t end = std::min(kBytesShown, assignment.size());
+  // The cut is before a character, not inside it: bytes 10xxxxxx are the rest of a character.
+  while (end > 0 && end < assignment.size() && (assignment[end] & 0xC0) == 0x80) --end;
+  return absl::StrCat("--set ", assignment.substr(0, end), end < assignment.size() ? "…" : "");
+}
+
 absl::Status SetField(const std::string& assignment, proto::Job* job) {
   // Finds the first '=' outside brackets.
   size_t equals = 0;
@@ -518,7 +526,7 @@ absl::Status SetField(const std::string& assignment, proto::Job* job) {
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<PathStep> steps, ParsePath(assignment, path));
   WEIR_RETURN_IF_ERROR(FieldSetter(assignment, value).Set(steps, job));
-  return At("--set " + assignment, CheckValues(*job, ""));
+  return At(SetFlag(assignment), CheckValues(*job, ""));
 }
 
 absl::Status SetMesh(const std::string& text, proto::Job* job) {

@@ -32,6 +32,10 @@ std::string JobName(const std::string& path);
 // need no quotes, and enum values may be in lower case.
 absl::Status SetField(const std::string& assignment, proto::Job* job);
 
+// Returns the place of an assignment for errors: "--set graph.dim[hidden].size=256". A long value
+// is cut off.
+std::string SetFlag(const std::string& assignment);
+
 // Replaces the axes of the mesh by `text`, "dp=2,tp=2"; "" is the mesh of one device. Drops
 // mesh.rank_order if it does not name the new axes.
 absl::Status SetMesh(const std::string& text, proto::Job* job);

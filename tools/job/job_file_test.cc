@@ -240,6 +240,15 @@ TEST_F(SetFieldTest, ErrorsNameTheNearestFieldElementOrValue) {
   Error("training..steps=1");
 }
 
+TEST_F(SetFieldTest, ALongValueIsCutOffInErrorsAndThePlaceInItIsNot) {
+  const std::string error = Error("rule=" + std::string(5000, ' ') + "dim \"hidden\"");
+  EXPECT_THAT(error, HasSubstr("W0002 at --set rule=  "));
+  EXPECT_THAT(error, HasSubstr(" …:1:500"));
+  EXPECT_EQ(SetFlag("name=short"), "--set name=short");
+  EXPECT_EQ(SetFlag("name=" + std::string(194, 'x') + "öx"),
+            "--set name=" + std::string(194, 'x') + "…");
+}
+
 TEST(SetMeshTest, ReplacesTheMeshAndRefusesNonsense) {
   proto::Job job = *ParseJob("mesh { axis { name: \"dp\" size: 8 } }", "t");
   ASSERT_TRUE(SetMesh("dp=2,tp=3", &job).ok());

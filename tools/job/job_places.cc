@@ -16,6 +16,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tools/job/data_paths.h"
+#include "tools/job/job_file.h"
 
 namespace weir::job {
 namespace {
@@ -216,7 +217,7 @@ std::string FlagOf(const JobSource& source, const std::vector<std::string>& part
       absl::ConsumePrefix(&name, "dim ") ? absl::StrCat("graph.dim[", name, "]") : parts.back();
   for (auto it = source.set.rbegin(); it != source.set.rend(); ++it) {
     const std::string assigned = it->substr(0, it->find('='));
-    if (LeadsTo(path, assigned) || LeadsTo(assigned, path)) return absl::StrCat("--set ", *it);
+    if (LeadsTo(path, assigned) || LeadsTo(assigned, path)) return SetFlag(*it);
   }
   return "";
 }

@@ -144,6 +144,8 @@ TEST(JobPlacesTest, WhatAFlagGaveHasTheFlagForItsPlace) {
   EXPECT_EQ(PlaceOf(source, "graph, dim batch"), "--set graph.dim[batch].size=7");
   EXPECT_EQ(PlaceOf(source, "mesh axis pp"), "--mesh pp=3");
   EXPECT_EQ(PlaceOf(source, "training.seed"), "small.textproto:25");
+  source.set = {"graph.function=" + std::string(9999, 'x')};
+  EXPECT_EQ(PlaceOf(source, "graph").size(), std::string("--set …").size() + 200);
 }
 
 TEST(JobPlacesTest, AnErrorGetsThePlaceOfItsElement) {

@@ -62,6 +62,8 @@ class Counter {
   TextCounts counts_;
 };
 
+constexpr char kValues[] = " values (messages, numbers, words and strings)";
+
 }  // namespace
 
 TextCounts CountText(absl::string_view text) { return Counter(text).Count(); }
@@ -69,15 +71,34 @@ TextCounts CountText(absl::string_view text) { return Counter(text).Count(); }
 absl::Status CheckTextBounds(absl::string_view text, const std::string& name) {
   const TextCounts counts = CountText(text);
   if (counts.values > kTextValuesMax) {
-    return Rejected(
-        {"W0811", name,
-         absl::StrCat("at most ", kTextValuesMax, " values (messages, numbers, words and strings)"),
-         absl::StrCat(counts.values), "write equal layers as one function with `repeat`"});
+    return Rejected({"W0811", name, absl::StrCat("at most ", kTextValuesMax, kValues),
+                     absl::StrCat(counts.values),
+                     "write equal layers as one function with `repeat`"});
   }
   if (counts.longest_string_bytes > kTextStringBytesMax) {
     return Rejected({"W0812", absl::StrCat(name, ":", counts.longest_string_line),
                      absl::StrCat("strings of at most ", kTextStringBytesMax, " bytes"),
                      absl::StrCat(counts.longest_string_bytes, " bytes"), "a shorter name"});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSetBounds(absl::string_view text, const std::vector<std::string>& assignments) {
+  int64_t bytes = 0, values = 0;
+  for (const std::string& assignment : assignments) {
+    bytes += static_cast<int64_t>(assignment.size());
+    values += 1 + CountText(assignment).values;
+  }
+  if (bytes > kSetBytesMax) {
+    return Rejected({"W0812", "--set", absl::StrCat("at most ", kSetBytesMax, " bytes in all"),
+                     absl::StrCat(bytes, " bytes"), "say it in the job file"});
+  }
+  // ParseJob has checked the text alone.
+  if (!assignments.empty()) values += CountText(text).values;
+  if (values > kTextValuesMax) {
+    return Rejected({"W0811", "--set",
+                     absl::StrCat("at most ", kTextValuesMax, kValues, " with those of the job"),
+                     absl::StrCat(values), "write equal layers as one function with `repeat`"});
   }
   return absl::OkStatus();
 }

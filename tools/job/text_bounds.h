@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -19,6 +20,7 @@ namespace weir::job {
 
 inline constexpr int64_t kTextValuesMax = 100'000;
 inline constexpr int64_t kTextStringBytesMax = 64 << 10;
+inline constexpr int64_t kSetBytesMax = 1 << 20;
 
 struct TextCounts {
   int64_t values = 0;
@@ -31,5 +33,10 @@ TextCounts CountText(absl::string_view text);
 // kInvalidArgument: too many values (W0811), or a string is too long (W0812). `name` names the
 // text, as in "job.textproto".
 absl::Status CheckTextBounds(absl::string_view text, const std::string& name);
+
+// Checks the assignments of --set ("training.steps=10") before any of them is applied to the job of
+// `text`. kInvalidArgument: they have more than kSetBytesMax together (W0812), or they and the text
+// together have more than kTextValuesMax (W0811).
+absl::Status CheckSetBounds(absl::string_view text, const std::vector<std::string>& assignments);
 
 }  // namespace weir::job

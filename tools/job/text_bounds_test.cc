@@ -62,5 +62,17 @@ TEST(TextBoundsTest, JobsAndWhatSetSaysKeepTheBounds) {
   EXPECT_TRUE(SetField("name=" + std::string(kTextStringBytesMax, 'x'), &job).ok());
 }
 
+TEST(TextBoundsTest, AllAssignmentsOfSetTogetherKeepTheBoundsOfTheJob) {
+  const std::string job = Repeated("{}", kTextValuesMax / 2);
+  const std::string half = "graph.function=" + Repeated("{}", kTextValuesMax / 4 - 1);
+  EXPECT_TRUE(CheckSetBounds(job, {}).ok());
+  EXPECT_TRUE(CheckSetBounds(job, {half, half}).ok());
+  const std::string many = MessageOf(CheckSetBounds(job, {half, half, "name=x"}));
+  EXPECT_THAT(many, HasSubstr("W0811 at --set: expected at most 100000 values"));
+  EXPECT_THAT(many, HasSubstr("with those of the job; found 100001"));
+  const std::string long_one(kSetBytesMax / 2 + 1, 'x');
+  EXPECT_THAT(MessageOf(CheckSetBounds("", {long_one, long_one})), HasSubstr("W0812 at --set:"));
+}
+
 }  // namespace
 }  // namespace weir::job
