@@ -59,10 +59,9 @@ int Follow(std::string* path) {
 }
 
 // Returns 0 if there is no file, or a regular file, whose mode it writes to `mode`.
-int Look(const std::string& path, bool* exists, mode_t* mode) {
+int Look(const std::string& path, std::optional<mode_t>* mode) {
   struct stat info;
-  *exists = ::stat(path.c_str(), &info) == 0;
-  if (!*exists) return errno == ENOENT ? 0 : errno;
+  if (::stat(path.c_str(), &info) != 0) return errno == ENOENT ? 0 : errno;
   if (S_ISDIR(info.st_mode)) return EISDIR;
   if (!S_ISREG(info.st_mode)) return EINVAL;
   *mode = info.st_mode & 07777;
@@ -76,6 +75,16 @@ int FlushFolderOf(const std::string& path) {
   const int error = ::fsync(folder) == 0 || errno == EINVAL ? 0 : errno;
   ::close(folder);
   return error;
+}
+
+// Returns whether another user's file is in a folder with the sticky bit, such as /tmp. Then nobody
+// else may replace that file, although anybody may make files beside it.
+bool IsKeptByStickyFolder(const std::string& path) {
+  struct stat folder, file;
+  const uid_t user = ::geteuid();
+  if (user == 0 || ::stat(FolderOf(path).c_str(), &folder) != 0) return false;
+  return (folder.st_mode & S_ISVTX) != 0 && ::stat(path.c_str(), &file) == 0 &&
+         user != file.st_uid && user != folder.st_uid;
 }
 
 int RandomName(const std::string& path, std::string* name) {
@@ -121,15 +130,6 @@ bool IsCannotWrite(const absl::Status& status) {
   return absl::IsNotFound(status) && problem.has_value() && problem->code == kCannotWrite;
 }
 
-int CheckPlace(const std::string& path) {
-  std::string target = path;
-  if (const int error = Follow(&target)) return error;
-  bool exists = false;
-  mode_t mode = 0;
-  if (const int error = Look(target, &exists, &mode)) return error;
-  return ::access(FolderOf(target).c_str(), W_OK | X_OK) == 0 ? 0 : errno;
-}
-
 int RemovePublished(const std::string& path) {
   std::string target = path;
   if (const int error = Follow(&target)) return error;
@@ -143,19 +143,35 @@ PendingFile::~PendingFile() {
 }
 
 int PendingFile::Create(const std::string& path) {
+  if (const int error = Settle(path)) return error;
+  RemoveLeftovers();
+  return Make();
+}
+
+int PendingFile::Try(const std::string& path) {
+  PendingFile tried;
+  if (const int error = tried.Settle(path)) return error;
+  if (IsKeptByStickyFolder(tried.path_)) return EPERM;
+  const int error = tried.Make();
+  return error == ENOSPC || error == EDQUOT ? 0 : error;
+}
+
+// Follows the path to its end, and looks at what is there.
+int PendingFile::Settle(const std::string& path) {
   path_ = path;
   if (const int error = Follow(&path_)) return error;
-  bool exists = false;
-  mode_t mode = 0;
-  if (const int error = Look(path_, &exists, &mode)) return error;
-  RemoveLeftovers();
+  return Look(path_, &replaced_mode_);
+}
+
+// Makes the file without a name, or under a temporary one. Precondition: Settle.
+int PendingFile::Make() {
   descriptor_ = ::open(FolderOf(path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kNewMode);
   if (descriptor_ < 0 || ::access(LinkOf(descriptor_).c_str(), F_OK) != 0) {
     if (const int error = CreateNamed()) return error;
   } else {
     open_path_ = absl::StrCat("/proc/", ::getpid(), "/fd/", descriptor_);
   }
-  if (exists && ::fchmod(descriptor_, mode) != 0) return errno;
+  if (replaced_mode_.has_value() && ::fchmod(descriptor_, *replaced_mode_) != 0) return errno;
   // The lock is for RemoveLeftovers of other processes. A file system without locks has no
   // leftovers removed, either.
   ::flock(descriptor_, LOCK_EX | LOCK_NB);

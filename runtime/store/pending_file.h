@@ -10,6 +10,9 @@
 // a time.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -25,6 +28,9 @@ class PendingFile {
 
   // Call Create once, first. Create, Publish and FlushFolder return 0 or errno.
   int Create(const std::string& path);
+  // Tries whether a file can appear at `path`, and leaves nothing behind. A file that is there
+  // stays as it is. Returns 0 or errno. A full disk passes: there may be room once the file is due.
+  static int Try(const std::string& path);
   // Replaces the file at the path. On failure the path is unchanged.
   int Publish();
   // Call after Publish: makes the name survive a power cut.
@@ -36,13 +42,16 @@ class PendingFile {
   const std::string& open_path() const { return open_path_; }
 
  private:
+  int Settle(const std::string& path);
+  int Make();
   int CreateNamed();
   int GiveName();
   void RemoveLeftovers() const;
 
   std::string path_;  // links followed
   std::string open_path_;
-  std::string name_;  // the temporary one, or empty
+  std::string name_;                     // the temporary one, or empty
+  std::optional<mode_t> replaced_mode_;  // of the file at the path; nullopt: there is none
   int descriptor_ = -1;
 };
 
@@ -54,9 +63,5 @@ int RemovePublished(const std::string& path);
 absl::Status CannotWrite(const std::string& path, const std::string& what, int error);
 // Returns whether a status is of CannotWrite, perhaps reported by another process.
 bool IsCannotWrite(const absl::Status& status);
-
-// Returns 0 if a file can be made at `path` or the file there can be replaced, as far as its folder
-// tells; else errno.
-int CheckPlace(const std::string& path);
 
 }  // namespace weir::store

@@ -90,14 +90,46 @@ TEST_F(PendingFileTest, WhatIsNoFileIsNotReplaced) {
   ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
   std::filesystem::create_directory(Path("folder"));
   for (const char* name : {"pipe", "folder"}) {
-    EXPECT_NE(CheckPlace(Path(name)), 0);
+    EXPECT_NE(PendingFile::Try(Path(name)), 0);
     const absl::Status status = Replace(Path(name), "text");
     EXPECT_TRUE(IsCannotWrite(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(Path(name)));
   }
   EXPECT_TRUE(std::filesystem::is_fifo(Path("pipe")));
-  EXPECT_EQ(CheckPlace(Path("free")), 0);
-  EXPECT_EQ(CheckPlace(Path("no/folder/file")), ENOENT);
+}
+
+TEST_F(PendingFileTest, ATryTellsWhetherAFileCanBeWrittenAndLeavesEverythingAsItIs) {
+  const std::string dead = "c.partial-0123456789abcdef";
+  Put(Path("c"), "old");
+  Put(Path(dead), "half");
+  ASSERT_EQ(::chmod(Path("c").c_str(), 0444), 0);
+  EXPECT_EQ(PendingFile::Try(Path("c")), 0);
+  EXPECT_EQ(PendingFile::Try(Path("free")), 0);
+  EXPECT_EQ(Text(Path("c")), "old");
+  EXPECT_EQ(ModeOf(Path("c")), 0444);
+  EXPECT_EQ(Names(), (std::set<std::string>{"c", dead}));
+  EXPECT_EQ(PendingFile::Try(Path("no/folder/file")), ENOENT);
+  EXPECT_EQ(PendingFile::Try(Path("c/file")), ENOTDIR);
+  // Whoever may do everything may write into this folder, but nobody can make a file there.
+  EXPECT_NE(PendingFile::Try("/proc/file"), 0);
+}
+
+TEST_F(PendingFileTest, AFileOfAnotherUserInAFolderWithTheStickyBitCannotBeReplaced) {
+  constexpr uid_t kNobody = 65534;
+  std::string folder = "/tmp/pending_file_test.XXXXXX";  // each user reaches a folder there
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  Put(folder + "/file", "old");
+  ASSERT_EQ(::chmod(folder.c_str(), 01777), 0);
+  EXPECT_EQ(PendingFile::Try(folder + "/file"), 0);
+  const uid_t own = ::geteuid();
+  const bool is_other = own == 0 && ::seteuid(kNobody) == 0;
+  const int of_other = is_other ? PendingFile::Try(folder + "/file") : EPERM;
+  const int beside = is_other ? PendingFile::Try(folder + "/free") : 0;
+  ASSERT_EQ(::seteuid(own), 0);
+  std::filesystem::remove_all(folder);
+  if (!is_other) GTEST_SKIP() << "only root becomes another user";
+  EXPECT_EQ(of_other, EPERM);
+  EXPECT_EQ(beside, 0);
 }
 
 TEST_F(PendingFileTest, FilesOfDeadMakersAreRemovedAndNoOthers) {

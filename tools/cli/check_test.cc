@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -163,6 +166,22 @@ class CheckTest : public ::testing::Test {
          {images, "--checkpoint", run + "/step-000000006/x"},
          65,
          "W0926"},
+        {"weights over the index of a checkpoint",
+         {images, "--save", run + "/step-000000006/index.pb"},
+         65,
+         "W0926"},
+        {"weights over the name of the newest checkpoint",
+         {images, "--save", run + "/latest"},
+         65,
+         "W0926"},
+        {"a trace in a checkpoint", {images, "--trace", run + "/step-000000006/t"}, 65, "W0926"},
+        {"logs in a checkpoint",
+         {images, "--processes", "1", "--logs", run + "/step-000000006"},
+         65,
+         "W0926"},
+        {"weights in /proc", {images, "--save", "/proc/x"}, 66, "W0046"},
+        {"a checkpoint in /proc", {images, "--checkpoint", "/proc/x"}, 66, "W0046"},
+        {"a trace in /proc", {images, "--trace", "/proc/x"}, 66, "W0075"},
         {"no folder for --trace", {images, "--trace", "/no/such/folder/t.pftrace"}, 66, "W0075"},
         {"a folder as --save", {images, "--save", ::testing::TempDir()}, 66, "W0046"},
     };
@@ -405,6 +424,46 @@ TEST_F(CheckTest, NoCommandReplacesAFileThatItReads) {
   EXPECT_EQ(Weir({"sim", job, "--cluster", "defaults", "--trace", job}).code, 65);
   EXPECT_EQ(Weir({"view", job, "--export", job}).code, 65);
   EXPECT_EQ(ReadFile(job), before);
+}
+
+TEST_F(CheckTest, NoCommandWritesIntoACommittedCheckpoint) {
+  const std::string job = ImageJob(), run = PathFor("check_committed"),
+                    weights = PathFor("check_committed.safetensors");
+  ASSERT_EQ(Weir({"train", job, "--checkpoint", run + "/", "--save", weights}).code, 0);
+  const std::string step = run + "/step-000000006", shard = step + "/rank-00000.safetensors";
+  const auto contents = [&run] {
+    std::map<std::string, std::string> of;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(run))
+      of[entry.path().string()] = entry.is_regular_file() ? ReadFile(entry.path().string()) : "";
+    return of;
+  };
+  const std::map<std::string, std::string> before = contents();
+  ASSERT_EQ(before.count(shard), 1u);
+  const std::vector<std::vector<std::string>> commands = {
+      {"train", job, "--save", shard},
+      {"train", job, "--metrics", shard},
+      {"train", job, "--trace", shard},
+      {"train", job, "--tensorboard", step + "/events"},
+      {"eval", job, "--outputs", step},
+      {"export", job, "--weights", weights, "--safetensors", step + "/w.safetensors"},
+      {"checkpoint", "export", run, "--safetensors", "-o", shard},
+      {"checkpoint", "export", weights, "--safetensors", "-o", step + "/w.safetensors"},
+      {"checkpoint", "import", weights, "-o", step},
+      {"weights", "convert", job, weights, "-o", shard},
+      {"search", job, "-o", step + "/job.textproto"},
+      {"calibrate", job, "-o", step + "/here.textproto"},
+      {"sim", job, "--cluster", "defaults", "--trace", run + "/latest"},
+      {"view", job, "--export", step + "/page.html"},
+      {"data", "build", job, "-o", step + "/tokens.npy"},
+      {"launch", "--logs", step, "--", "true"},
+  };
+  for (const std::vector<std::string>& command : commands) {
+    SCOPED_TRACE(absl::StrJoin(command, " "));
+    const Outcome refused = Weir(command);
+    EXPECT_EQ(refused.code, 65) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("W0926"));
+    EXPECT_EQ(contents(), before);
+  }
 }
 
 }  // namespace

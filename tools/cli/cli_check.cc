@@ -18,8 +18,8 @@
 #include "tools/job/data_paths.h"
 #include "tools/plan/trained_text.h"
 #include "tools/train/job_session.h"
+#include "tools/train/output_paths.h"
 #include "tools/train/prepare_training.h"
-#include "tools/train/run_checkpoints.h"
 #include "tools/train/write_outputs.h"
 #include "tools/weights/find_weights.h"
 
@@ -89,11 +89,12 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   arguments.train.options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   if (!read.note.empty()) *context->err << read.note << "\n";
   if (!read.products.empty()) *context->err << read.products << "\n";
-  // The sandbox knows no locks.
-  WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.train.options.checkpoint));
+  // The sandbox knows no locks, and makes no files.
+  WEIR_RETURN_IF_ERROR(train::TryOutputs(arguments.train.options));
   EnterSandboxOf(read.job, arguments, *context);
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.train.ChooseResume());
   train::PrepareScope scope;
+  scope.files = train::PrepareScope::Files::kTried;
   if (arguments.without_data) scope.data = train::PrepareScope::Data::kLeave;
   if (arguments.any_machine) scope.machine = train::PrepareScope::Machine::kAny;
   arguments.train.options.processes = arguments.train.fleet.processes;

@@ -141,12 +141,13 @@ absl::Status Export(const CheckpointArguments& arguments, CliContext* context) {
   return absl::OkStatus();
 }
 
-// A checkpoint must not be written over its source.
+// A checkpoint must not be written over its source, and not into another checkpoint.
 absl::Status CheckOut(const CheckpointArguments& arguments) {
   std::error_code error;
   const std::filesystem::path out = std::filesystem::weakly_canonical(arguments.out, error);
   const std::filesystem::path in = std::filesystem::weakly_canonical(arguments.path, error);
-  if (out != in && out != in.parent_path()) return absl::OkStatus();
+  if (out != in && out != in.parent_path())
+    return train::CheckOutsideOfCheckpoints("-o", arguments.out);
   return Rejected({"W0926", "-o " + arguments.out, "a folder that the command does not read",
                    arguments.path + ", in which a checkpoint would be replaced", "another name"});
 }

@@ -25,6 +25,7 @@
 #include "runtime/store/token_file.h"
 #include "runtime/store/watched_file.h"
 #include "tools/cli/cli_verbs.h"
+#include "tools/train/output_paths.h"
 
 extern char** environ;
 
@@ -224,6 +225,7 @@ absl::Status NoPython(const std::string& expected, const std::string& found,
 }
 
 absl::Status BuildData(const BuildArguments& arguments, CliContext* context) {
+  WEIR_RETURN_IF_ERROR(train::CheckOutsideOfCheckpoints("-o", arguments.options.at("--out")));
   std::vector<std::string> words = {"python3", "-c", kStart, PackageInTree()};
   for (const auto& [option, value] : arguments.options) {
     if (!value.empty()) words.push_back(absl::StrCat(option, "=", value));

@@ -21,6 +21,7 @@
 #include "tools/launch/failure_report.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/sim/product_ways.h"
+#include "tools/train/output_paths.h"
 #include "tools/train/trainer.h"
 #include "tools/train/write_outputs.h"
 #include "tools/weights/find_weights.h"
@@ -42,7 +43,8 @@ absl::Status CheckArguments(const EvalArguments& arguments, const proto::Job& jo
                           const std::string& found, const std::string& hint) {
     return Rejected({"W0622", where, expected, found, hint});
   };
-  if (!arguments.folder.empty()) return absl::OkStatus();
+  if (!arguments.folder.empty())
+    return train::CheckOutsideOfCheckpoints("--outputs", arguments.folder);
   if (job.graph().without_loss())
     return refused("weir eval", "--outputs FOLDER, as the model has no loss to evaluate",
                    "no --outputs", "--outputs results/");

@@ -16,6 +16,7 @@
 #include "tools/launch/placement.h"
 #include "tools/launch/program_path.h"
 #include "tools/launch/signal_watch.h"
+#include "tools/train/output_paths.h"
 
 namespace weir::cli {
 namespace {
@@ -68,6 +69,7 @@ DryRun DryRunOf(const hosts::ProgramLaunch& program,
 }
 
 absl::Status RunLaunch(LaunchArguments arguments, CliContext* context) {
+  WEIR_RETURN_IF_ERROR(train::CheckOutsideOfCheckpoints("--logs", arguments.program.log_base));
   WEIR_ASSIGN_OR_RETURN(arguments.program.variables, VariablesOf(arguments.variables));
   arguments.program.grace_ms = std::max<int64_t>(1, std::llround(arguments.grace_seconds * 1e3));
   console::Console console(console::Console::Style::kPlain, context->raw_err,

@@ -188,7 +188,8 @@ absl::Status MeasureHosts(const hosts::FoundHosts& found, console::Console* cons
   return absl::OkStatus();
 }
 
-// kInvalidArgument (W0926): an output is a file that the command reads, or the other output.
+// kInvalidArgument (W0926): an output is a file that the command reads, or the other output, or an
+// output or the logs lie in a checkpoint.
 absl::Status CheckOutputs(const CalibrateArguments& arguments, const proto::Job& job) {
   std::vector<std::string> inputs = job::DataFilesOf(job);
   inputs.push_back(arguments.job.path);
@@ -197,6 +198,8 @@ absl::Status CheckOutputs(const CalibrateArguments& arguments, const proto::Job&
       if (!absl::StrContains(word, '=')) inputs.emplace_back(word);
     }
   }
+  if (!arguments.transport.empty())
+    WEIR_RETURN_IF_ERROR(train::CheckOutsideOfCheckpoints("--logs", arguments.logs));
   WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out, inputs));
   inputs.push_back(arguments.out);
   return train::CheckOutputIsNoInput("--trace", arguments.options.trace, inputs);

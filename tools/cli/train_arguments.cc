@@ -23,6 +23,7 @@
 #include "tools/job/fewer_replicas.h"
 #include "tools/launch/placement.h"
 #include "tools/sim/product_ways.h"
+#include "tools/train/output_paths.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -150,6 +151,7 @@ void FleetArguments::AddTo(CLI::App* verb) {
 absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& job,
                                                             const hosts::FoundHosts& found,
                                                             console::Console* console) const {
+  WEIR_RETURN_IF_ERROR(train::CheckOutsideOfCheckpoints("--logs", logs));
   fleet::FleetOptions options;
   options.processes = processes;
   options.lanes = transport == "shm"   ? proto::OpenCommand::SHARED_MEMORY

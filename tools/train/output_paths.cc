@@ -1,14 +1,23 @@
 #include "tools/train/output_paths.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/pending_file.h"
 #include "runtime/store/weight_index.h"
 #include "tools/job/data_paths.h"
+#include "tools/train/event_file.h"
+#include "tools/train/run_checkpoints.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::train {
@@ -47,7 +56,54 @@ bool MayReplace(const Use& output, const Use& input) {
 
 constexpr char kTextEnding[] = ".textproto";
 
+// Returns 0 if the file of an output that appears on the way, or at the end, can be written.
+int TryFile(const std::string& flag, const std::string& path) {
+  struct stat info;
+  // Metrics are written in place, and an existing file, such as a pipe, needs no room beside it.
+  const bool in_place =
+      flag == "--metrics" && ::access(path.c_str(), W_OK) == 0 && ::stat(path.c_str(), &info) == 0;
+  if (in_place) return S_ISDIR(info.st_mode) ? EISDIR : 0;
+  return store::PendingFile::Try(path);
+}
+
 }  // namespace
+
+absl::Status CheckOutsideOfCheckpoints(const std::string& flag, const std::string& output) {
+  if (output.empty()) return absl::OkStatus();
+  const std::string around = store::CheckpointAround(output);
+  const bool is_latest = around.empty() && store::IsLatestFile(job::ResolvedPath(output).string());
+  if (around.empty() && !is_latest) return absl::OkStatus();
+  const std::string folder =
+      fs::path(is_latest ? job::ResolvedPath(output).string() : around).parent_path().string();
+  return Rejected({"W0926", absl::StrCat(flag, " ", output), "a path outside of any checkpoint",
+                   is_latest ? absl::StrCat("the file that names the newest checkpoint of ", folder)
+                             : absl::StrCat("one in ", around, ", which is a checkpoint"),
+                   absl::StrCat("the folder around it, ", folder, "/, or another folder")});
+}
+
+absl::Status TryOutputs(const TrainOptions& options) {
+  for (const auto& [flag, path] : {std::pair<std::string, std::string>{"--save", options.save},
+                                   {"--metrics", options.metrics},
+                                   {"--trace", options.trace},
+                                   {"--tensorboard", options.tensorboard}})
+    WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints(flag, path));
+  WEIR_RETURN_IF_ERROR(CheckPlaceOfCheckpoints(options.checkpoint));
+  const bool is_folder = IsFolderPath(options.checkpoint);
+  for (const std::string& path : {is_folder ? std::string() : options.checkpoint, options.save}) {
+    if (path.empty()) continue;
+    if (const int error = store::PendingFile::Try(path))
+      return store::CannotWrite(path, "cannot make a temporary file beside it", error);
+  }
+  for (const auto& [flag, path] : {std::pair<std::string, std::string>{"--trace", options.trace},
+                                   {"--metrics", options.metrics}}) {
+    const int error = path.empty() ? 0 : TryFile(flag, path);
+    if (error == 0) continue;
+    return Missing({"W0075", absl::StrCat(flag, " ", path), "a file that can be written",
+                    std::strerror(error), "check that the folder exists and has room"});
+  }
+  if (!options.tensorboard.empty()) return EventFile::CheckFolder(options.tensorboard);
+  return absl::OkStatus();
+}
 
 absl::Status CheckNameOfWeights(const std::string& flag, const std::string& output) {
   if (!absl::EndsWith(output, kTextEnding)) return absl::OkStatus();
@@ -93,6 +149,7 @@ absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options
 
 absl::Status CheckOutputIsNoInput(const std::string& flag, const std::string& output,
                                   const std::vector<std::string>& inputs) {
+  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints(flag, output));
   const Use written{flag, output, FileAt(output)};
   for (const std::string& path : inputs) {
     if (!IsOneFile(written, {"", path, FileAt(path)})) continue;

@@ -1,5 +1,6 @@
-// Checks whether a run's output would destroy its input, or another of its outputs.
-// Thread rule: a function that looks at the file system and changes nothing.
+// Checks whether an output would destroy an input, another output or a checkpoint, and tries
+// whether the outputs of a run can be written.
+// Thread rule: functions that look at the file system and leave it as it is.
 #pragma once
 
 #include <string>
@@ -18,8 +19,19 @@ namespace weir::train {
 // CheckNameOfWeights.
 absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options);
 
+// Tries every output before the first step, as far as that can be known then: makes a temporary
+// file or folder in its place, and removes it. A file that is there stays as it is. Not for a
+// sandbox, which makes no files. Errors: those of CheckOutsideOfCheckpoints for each output, and of
+// CheckPlaceOfCheckpoints; CannotWrite, or kNotFound (W0075): the output cannot be written.
+absl::Status TryOutputs(const TrainOptions& options);
+
+// kInvalidArgument (W0926): `output`, the value of `flag`, is a committed checkpoint of a folder or
+// a place in one, or the file `latest` of such a folder. A checkpoint is replaced and removed as a
+// whole, so nothing else may be in it. No output at all ("") is no error.
+absl::Status CheckOutsideOfCheckpoints(const std::string& flag, const std::string& output);
+
 // kInvalidArgument (W0926): the file of an output, such as "--export page.html", is one of the
-// inputs.
+// inputs, or as CheckOutsideOfCheckpoints: a checkpoint is an input of later runs.
 absl::Status CheckOutputIsNoInput(const std::string& flag, const std::string& output,
                                   const std::vector<std::string>& inputs);
 

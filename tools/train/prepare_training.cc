@@ -1,11 +1,6 @@
 #include "tools/train/prepare_training.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -27,13 +22,11 @@
 #include "runtime/collective/nccl_placement.h"
 #include "runtime/device/cuda/cuda_facts.h"
 #include "runtime/store/checkpoint_folder.h"
-#include "runtime/store/pending_file.h"
 #include "tools/checkpoint/transition.h"
 #include "tools/launch/placement.h"
 #include "tools/train/buddy_memory.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
-#include "tools/train/event_file.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
@@ -82,47 +75,6 @@ absl::Status CheckSteps(const proto::Job& job, const TrainOptions& options) {
   return Rejected(
       {"W0924", "training.steps", "at least 1 step to train", "0, or none",
        "training { steps: 100 }, or --steps 100; --steps 0 is for writing weights, with --save"});
-}
-
-// Checks whether a folder of checkpoints can be made at `path`, or whether the folder there can be
-// written to.
-absl::Status CheckFolder(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) {
-    const int error = store::CheckPlace(path);
-    return error == 0 ? absl::OkStatus() : store::CannotWrite(path, "cannot make a folder", error);
-  }
-  const int error = !S_ISDIR(info.st_mode)                     ? ENOTDIR
-                    : ::access(path.c_str(), W_OK | X_OK) == 0 ? 0
-                                                               : errno;
-  return error == 0 ? absl::OkStatus()
-                    : store::CannotWrite(path, "cannot make files in this folder", error);
-}
-
-// Checks whether the requested files can be written, as far as that can be known before.
-absl::Status CheckOutputs(const TrainOptions& options) {
-  const bool is_folder = IsFolderPath(options.checkpoint);
-  if (is_folder) WEIR_RETURN_IF_ERROR(CheckFolder(options.checkpoint));
-  for (const std::string& path : {is_folder ? std::string() : options.checkpoint, options.save}) {
-    if (path.empty()) continue;
-    if (const int error = store::CheckPlace(path))
-      return store::CannotWrite(path, "cannot make a temporary file beside it", error);
-  }
-  for (const auto& [flag, path] :
-       {std::make_pair("--trace ", options.trace), std::make_pair("--metrics ", options.metrics)}) {
-    if (path.empty()) continue;
-    // An existing file that is written in place, such as a pipe, needs no room in its folder.
-    struct stat info;
-    const bool in_place = path == options.metrics && ::access(path.c_str(), W_OK) == 0 &&
-                          ::stat(path.c_str(), &info) == 0;
-    const int error = !in_place ? store::CheckPlace(path) : S_ISDIR(info.st_mode) ? EISDIR : 0;
-    if (error == 0) continue;
-    return Missing({"W0075", absl::StrCat(flag, path), "a file that can be written",
-                    std::strerror(error), "check that the folder exists and has room"});
-  }
-  if (!options.tensorboard.empty()) return EventFile::CheckFolder(options.tensorboard);
-  return absl::OkStatus();
 }
 
 // Reads the first and the last row of a feed's slice at `position`, as ranks will do.
@@ -282,10 +234,9 @@ class Preparation {
     }
     WEIR_RETURN_IF_ERROR(CheckPlans());
     if (prepared_.dataset != nullptr) WEIR_RETURN_IF_ERROR(CheckData());
-    if (scope_.files == PrepareScope::Files::kCheck) {
+    if (scope_.files != PrepareScope::Files::kLeave)
       WEIR_RETURN_IF_ERROR(CheckOutputPaths(job_, options_));
-      WEIR_RETURN_IF_ERROR(CheckOutputs(options_));
-    }
+    if (scope_.files == PrepareScope::Files::kCheck) WEIR_RETURN_IF_ERROR(TryOutputs(options_));
     WEIR_RETURN_IF_ERROR(CheckSteps(job_, options_));
     return std::move(prepared_);
   }

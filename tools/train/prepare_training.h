@@ -3,7 +3,7 @@
 // reads the data at both ends, and checks the files that the command names. `weir check` and `weir
 // train` both use this code, so both refuse the same jobs with the same words.
 //
-// Preparation starts nothing, and writes or makes no file.
+// Preparation starts nothing. It tries whether outputs can be written, and leaves no file behind.
 // Thread rule: pure functions except for reading files and the system's facts about its memory.
 #pragma once
 
@@ -26,10 +26,11 @@ struct PrepareScope {
   enum class Data : uint8_t { kOpen, kLeave } data = Data::kOpen;
   // kThis: checks memory, devices and threads of this machine.
   enum class Machine : uint8_t { kThis, kAny } machine = Machine::kThis;
-  // kLeave: a run that goes on changes its mesh. Its states come from its ranks, or from a
+  // kTried: TryOutputs (output_paths.h) has tried the outputs, before a sandbox that makes no
+  // files. kLeave: a run that goes on changes its mesh. Its states come from its ranks, or from a
   // checkpoint of its own, and the checkpoint that it resumed may be gone by then (--keep). Without
   // it first_step and sample_offset stay 0.
-  enum class Files : uint8_t { kCheck, kLeave } files = Files::kCheck;
+  enum class Files : uint8_t { kCheck, kTried, kLeave } files = Files::kCheck;
 };
 
 struct PreparedTraining {

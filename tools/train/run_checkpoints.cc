@@ -16,6 +16,7 @@
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
 #include "tools/train/job_data.h"
+#include "tools/train/output_paths.h"
 #include "tools/train/prepare_training.h"
 
 namespace weir::train {
@@ -35,16 +36,6 @@ std::string WithoutSlash(std::string path) {
   return path;
 }
 
-// A checkpoint is replaced and removed as a whole, and nothing else may be in it.
-absl::Status CheckOutsideOfCheckpoints(const std::string& path) {
-  const std::string around = path.empty() ? "" : store::CheckpointAround(path);
-  if (around.empty()) return absl::OkStatus();
-  return Rejected({"W0926", absl::StrCat("--checkpoint ", path), "a path outside of any checkpoint",
-                   absl::StrCat("one in ", around, ", which is a checkpoint"),
-                   absl::StrCat(std::filesystem::path(around).parent_path().string(),
-                                "/, the folder around it, or another folder")});
-}
-
 }  // namespace
 
 bool IsFolderPath(const std::string& path) {
@@ -53,7 +44,7 @@ bool IsFolderPath(const std::string& path) {
 }
 
 absl::Status CheckPlaceOfCheckpoints(const std::string& path) {
-  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints(path));
+  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints("--checkpoint", path));
   if (!IsFolderPath(path)) return absl::OkStatus();
   WEIR_RETURN_IF_ERROR(store::FolderClaim::Check(WithoutSlash(path)));
   return store::TryFolder(WithoutSlash(path));
@@ -68,7 +59,7 @@ RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& option
       is_folder_(IsFolderPath(options.checkpoint)) {}
 
 absl::Status RunCheckpoints::Claim() {
-  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints(options_.checkpoint));
+  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints("--checkpoint", options_.checkpoint));
   if (!is_folder_) return absl::OkStatus();
   WEIR_ASSIGN_OR_RETURN(claim_,
                         store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kLeave));
