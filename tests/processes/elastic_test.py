@@ -6,6 +6,7 @@ WEIR_TEST_SEED repeats the choices of a run. tests/processes/kill_table.py kills
 import os
 import random
 import re
+import shutil
 import signal
 import statistics
 import unittest
@@ -82,6 +83,18 @@ class Elastic(weir_jobs.FailureCase):
         recoveries = self.expect_good(job.wait())
         # The job waits 30 s for a hello of a process that lives.
         self.assertLess(recoveries[-1][0], 20)
+
+    def test_logs_that_somebody_has_removed_do_not_hinder_a_recovery(self):
+        job = self.start()
+        job.wait_for_step()
+        before = kill(job, "1", also=lambda: shutil.rmtree(self.place.path("weir-logs")))
+        job.wait_for_text("a step is done again")
+        after = job.wait_for_workers(4)
+        self.assertEqual([rank for rank in before if before[rank] != after[rank]], ["1"])
+        ended = job.wait()
+        self.expect_good(ended)
+        log = os.path.join(*re.search(r"  logs: (\S+); its own: (\S+)\n", ended.err).groups())
+        self.assertTrue(os.path.exists(self.place.path(log)), "the report names a log that is gone: " + ended.err)
 
     def test_random_losses(self):
         seed = weir_jobs.seed()

@@ -573,7 +573,7 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
   if (supervisor_ != nullptr) supervisor_->Wake();
   watcher_.join();
   if (job.events.empty()) {  // nothing failed by itself; consequences of the end do not count
-    if (status.ok()) launch::RemoveEmptyLogs(log_directory_);
+    if (status.ok() && !has_told_loss_) launch::RemoveEmptyLogs(log_directory_);
     return {};
   }
   job.start_ns = started_ns_;

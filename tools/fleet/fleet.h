@@ -331,6 +331,7 @@ class Fleet {
   hosts::StarterAddress starter_address_{"127.0.0.1", {}, {}};
   IdVector<HostId, HostId> machine_of_;  // the first host that shares the cores of each
   bool trace_complete_ = false;
+  bool has_told_loss_ = false;          // a report names the folder of the logs, which then stays
   console::ConsoleLines worker_lines_;  // written to by supervisor_
 
   std::unique_ptr<launch::Supervisor> supervisor_;  // made and used by watcher_, but for Wake

@@ -121,6 +121,7 @@ launch::FailureReport Fleet::ReportLoss() {
     return {};
   }
   NameLogs(&job.events);
+  has_told_loss_ = true;
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;
   job.ends = launch::FailedJob::Ends::kProcess;

@@ -4,6 +4,7 @@
 #include "tools/fleet/fleet.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -227,6 +228,11 @@ TEST_F(FleetTest, ProcessesThatAreKilledAtOnceAreOneLossAndStartAnew) {
             absl::OkStatus());
   EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
   EXPECT_THAT(said_.str(), Not(HasSubstr("a moment later")));
+  const size_t named = report.text.find("logs: ") + strlen("logs: ");
+  const std::string logs = report.text.substr(named, report.text.find(';', named) - named);
+  EXPECT_TRUE(std::filesystem::is_regular_file(logs + "/ranks-2-3.log"))
+      << "the report names a log that is gone:\n"
+      << report.text;
 }
 
 TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave) {

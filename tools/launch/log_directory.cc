@@ -141,7 +141,15 @@ std::string LogFileName(const std::string& label) {
 }
 
 absl::StatusOr<OwnedDescriptor> OpenLog(const std::string& path) {
-  OwnedDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  const auto open = [&path] {
+    return OwnedDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  };
+  OwnedDescriptor file = open();
+  const std::string folder = fs::path(path).parent_path().string();
+  if (!file.open() && errno == ENOENT && !folder.empty()) {
+    WEIR_RETURN_IF_ERROR(MakeDirectories(folder));
+    file = open();
+  }
   if (!file.open()) return CannotLog(path, "a log file that can be written", errno);
   return file;
 }

@@ -39,7 +39,8 @@ absl::Status MakeDirectories(const std::string& path);
 // '-' stay.
 std::string LogFileName(const std::string& label);
 
-// Opens a log for appending and makes the file if it is absent. kUnavailable (W0092) if that fails.
+// Opens a log for appending, and makes the file and the folders above it if they are absent:
+// somebody may remove the folder while the job goes on. kUnavailable (W0092) if that fails.
 absl::StatusOr<OwnedDescriptor> OpenLog(const std::string& path);
 
 }  // namespace weir::launch

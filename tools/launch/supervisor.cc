@@ -59,6 +59,9 @@ bool IsShown(const std::vector<RankId>& ranks, const std::vector<RankId>& shown)
 
 enum class Listen { kToCaller, kToWorkersOnly };
 enum class Served { kSomething, kWoken };
+// Whether a worker may start without a log. The job goes on after a failure even if somebody has
+// made its logs impossible meanwhile.
+enum class Logs { kNeeded, kIfPossible };
 
 class LocalSupervisor final : public Supervisor {
  public:
@@ -114,7 +117,9 @@ class LocalSupervisor final : public Supervisor {
   }
 
  private:
-  absl::StatusOr<Worker> StartOne(const WorkerLaunch& command, const std::string& log_path) const;
+  absl::StatusOr<WorkerId> StartNext(const WorkerLaunch& command, Logs logs);
+  absl::StatusOr<Worker> StartOne(const WorkerLaunch& command, const std::string& log_path,
+                                  Logs logs) const;
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
   void Send(WorkerId index, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -144,15 +149,19 @@ absl::Status LocalSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunch
     const std::string name = LogFileName(command.label);
     if (!names.insert(name).second)
       return absl::InternalError(absl::StrCat("two workers log to ", name));
-    WEIR_RETURN_IF_ERROR(StartMore(command).status());
+    WEIR_RETURN_IF_ERROR(StartNext(command, Logs::kNeeded).status());
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<WorkerId> LocalSupervisor::StartMore(const WorkerLaunch& command) {
+  return StartNext(command, Logs::kIfPossible);
+}
+
+absl::StatusOr<WorkerId> LocalSupervisor::StartNext(const WorkerLaunch& command, Logs logs) {
   const std::string log_path =
       absl::StrCat(options_.log_directory, "/", LogFileName(command.label));
-  WEIR_ASSIGN_OR_RETURN(Worker worker, StartOne(command, log_path));
+  WEIR_ASSIGN_OR_RETURN(Worker worker, StartOne(command, log_path, logs));
   MutexLock lock(&mutex_);
   const WorkerId index = workers_.next_id();
   commands_.push_back(command);
@@ -163,8 +172,14 @@ absl::StatusOr<WorkerId> LocalSupervisor::StartMore(const WorkerLaunch& command)
 }
 
 absl::StatusOr<Worker> LocalSupervisor::StartOne(const WorkerLaunch& command,
-                                                 const std::string& log_path) const {
-  WEIR_ASSIGN_OR_RETURN(OwnedDescriptor log, OpenLog(log_path));
+                                                 const std::string& log_path, Logs logs) const {
+  absl::StatusOr<OwnedDescriptor> log = OpenLog(log_path);
+  if (!log.ok() && logs == Logs::kNeeded) return log.status();
+  if (!log.ok() && options_.console != nullptr) {
+    *options_.console << "[" << command.label
+                      << "] WARNING: this process has no log: " << log.status().message()
+                      << std::endl;
+  }
   StartOptions start;
   if (options_.program == WorkerProgram::kOfUser)
     start.environment = StartOptions::Environment::kWhole;
@@ -172,7 +187,8 @@ absl::StatusOr<Worker> LocalSupervisor::StartOne(const WorkerLaunch& command,
   if (options_.program == WorkerProgram::kWeir) start.memory = StartOptions::Memory::kShared;
   WEIR_ASSIGN_OR_RETURN(WorkerProcess process, StartProcess(command.arguments, start));
   std::ostream* console = IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
-  return Worker(std::move(process), WorkerOutput(std::move(log), command.label, console));
+  return Worker(std::move(process), WorkerOutput(log.ok() ? *std::move(log) : OwnedDescriptor(),
+                                                 command.label, console));
 }
 
 absl::Status LocalSupervisor::StartAgain(WorkerId index) {
@@ -197,7 +213,8 @@ absl::Status LocalSupervisor::StartAgain(WorkerId index) {
   exits_.erase(std::remove_if(exits_.begin(), exits_.end(),
                               [index](const WorkerExit& exit) { return exit.worker == index; }),
                exits_.end());
-  WEIR_ASSIGN_OR_RETURN(Worker worker, StartOne(commands_[index], log_paths_[index]));
+  WEIR_ASSIGN_OR_RETURN(Worker worker,
+                        StartOne(commands_[index], log_paths_[index], Logs::kIfPossible));
   MutexLock lock(&mutex_);
   workers_[index] = std::move(worker);
   states_[index] = WorkerState();

@@ -108,8 +108,8 @@ class Supervisor {
   // Starts a worker anew, with the arguments of its first start: for a worker that has ended, or
   // that this call kills. An end of the old process that Wait has not returned is forgotten. Then
   // Tell may be called once more. Called by the thread that calls Wait. kUnimplemented: this
-  // supervisor cannot do that. kUnavailable (W0092, W0093): there is no process, and the worker
-  // does not run.
+  // supervisor cannot do that. kUnavailable (W0093): there is no process, and the worker does not
+  // run. A log that cannot be opened is a warning on the console, and the worker runs without one.
   virtual absl::Status StartAgain(WorkerId worker);
 
   // Starts one more worker, and returns its number, the next one. A worker of the same label that

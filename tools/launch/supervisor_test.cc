@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -125,6 +126,24 @@ TEST_P(SupervisorTest, LogsThatCannotBeMadeAreUnavailable) {
             "another folder for the logs.");
 }
 
+TEST_P(SupervisorTest, AWorkerStartsAgainAlthoughTheFolderOfItsLogsIsGone) {
+  Start({"lines 1"});
+  NextExit();
+  const std::string folder = folder_.PathFor("a");
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(supervisor_->StartAgain(WorkerId(0)), absl::OkStatus());
+  EXPECT_EQ(NextExit().code, 0);
+  EXPECT_EQ(Log(0), "line 0\n") << "the folder is made anew";
+  EXPECT_THAT(Console(), Not(HasSubstr("WARNING")));
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "a file in the place of the folder";
+  ASSERT_EQ(supervisor_->StartAgain(WorkerId(0)), absl::OkStatus());
+  const WorkerExit exit = NextExit();
+  EXPECT_EQ(exit.code, 0);
+  EXPECT_THAT(exit.last_lines, ElementsAre("line 0"));
+  EXPECT_THAT(Console(), HasSubstr("[rank 0] WARNING: this process has no log: W0092 at "));
+}
+
 TEST(WorkerOutputTest, AFullDiskCostsBytesAndSaysSoOnce) {
   std::ostringstream console;
   WorkerOutput output(OwnedDescriptor(::open("/dev/full", O_WRONLY | O_CLOEXEC)), "rank 7",
@@ -179,6 +198,7 @@ TEST(LogDirectoryTest, IsMadeWithWhatIsAboveIt) {
   EXPECT_THAT(*path, ::testing::StartsWith(base + "/"));
   EXPECT_THAT(*path, ::testing::EndsWith(absl::StrCat("-", ::getpid())));
   EXPECT_TRUE(OpenLog(*path + "/rank-0.log").ok());
+  EXPECT_TRUE(OpenLog(*path + "/gone/rank-0.log").ok());
   EXPECT_TRUE(MakeDirectories(*path).ok());
   EXPECT_THAT(std::string(MakeDirectories(*path + "/rank-0.log/x").message()),
               HasSubstr("Not a directory"));
