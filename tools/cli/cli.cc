@@ -336,7 +336,8 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   app.require_subcommand(1);
   AddCheckVerb(&app, &context);
   AddPlanVerb(&app, &context);
-  AddTrainVerbs(&app, &context);
+  AddTrainVerb(&app, &context);
+  AddWorkerVerbs(&app, &context);
   AddEvalVerb(&app, &context);
   AddGenerateVerb(&app, &context);
   AddZooVerbs(&app, &context);

@@ -83,9 +83,11 @@ CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
                   const std::string& about, const std::string& examples,
                   std::function<absl::Status()> work);
 
-void AddCheckVerb(CLI::App* app, CliContext* context);   // check
-void AddPlanVerb(CLI::App* app, CliContext* context);    // plan
-void AddTrainVerbs(CLI::App* app, CliContext* context);  // train, worker, agent
+void AddCheckVerb(CLI::App* app, CliContext* context);  // check
+void AddPlanVerb(CLI::App* app, CliContext* context);   // plan
+void AddTrainVerb(CLI::App* app, CliContext* context);  // train
+// worker, agent: the processes of a job, which no user starts
+void AddWorkerVerbs(CLI::App* app, CliContext* context);
 void AddEvalVerb(CLI::App* app, CliContext* context);
 void AddGenerateVerb(CLI::App* app, CliContext* context);  // generate
 void AddZooVerbs(CLI::App* app, CliContext* context);      // zoo gpt | llama | mlp
