@@ -128,6 +128,20 @@ class Restart(weir_jobs.FailureCase):
         self.assertRegex(words[-1], r"^checkpoints/step-\d+$")
         self.expect_results_of_no_failure(self.place.start(*words[3:]).wait())
 
+    def test_a_signal_while_the_processes_start_again_leaves_what_the_run_has(self):
+        job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "5")
+        self.kill_when(job, "checkpoint of step 5 written")
+        job.wait_for_text("restart 1 after step ")
+        job.starter.send_signal(signal.SIGTERM)
+        ended = job.wait()
+        self.assertEqual(ended.code, 130, ended.err)
+        done = re.match(r"(\d+) steps, loss \d+\.\d+.*?; (\d+) steps took ", ended.out)
+        self.assertIsNotNone(done, ended.out)
+        self.assertEqual(done.group(1), done.group(2), "all steps are of this run")
+        self.assertIn("weights written to weights.st", ended.err)
+        self.assertRegex(ended.err.splitlines()[-1], r"^to go on from the last checkpoint: weir train job\.textproto "
+                                                     r".* --resume checkpoints/step-\d+$")
+
     def test_what_cannot_start_again_is_refused_first(self):
         for verb in ("check", "train"):
             with self.subTest(verb=verb), self.assertRaisesRegex(AssertionError, "W0756"):

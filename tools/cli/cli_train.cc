@@ -41,6 +41,7 @@
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/run_checkpoints.h"
+#include "tools/train/run_so_far.h"
 #include "tools/train/trainer.h"
 #include "tools/weights/find_weights.h"
 
@@ -337,12 +338,19 @@ bool IsReplaced(RankId rank, Failures* failures, OngoingRun* run) {
   return true;
 }
 
+// Returns the last checkpoint of the run, or the one with which its last start began; empty: there
+// is none.
+std::string LastCheckpoint(const train::RunStanding& standing, const train::TrainOptions& options) {
+  const std::string& last = standing.checkpoint.empty() ? options.resume : standing.checkpoint;
+  std::error_code error;
+  return !last.empty() && std::filesystem::exists(last, error) ? last : "";
+}
+
 // Names the command that takes up a run that has ended for good, if there is a checkpoint.
 void SayHowToGoOn(const CliContext& context, const train::RunStanding& standing,
                   const train::TrainOptions& options, OngoingRun* run) {
-  const std::string& last = standing.checkpoint.empty() ? options.resume : standing.checkpoint;
-  std::error_code error;
-  if (last.empty() || !std::filesystem::exists(last, error)) return;
+  const std::string last = LastCheckpoint(standing, options);
+  if (last.empty()) return;
   Tell(
       absl::StrCat("to go on from the last checkpoint: ", CommandToResume(context.arguments, last)),
       run);
@@ -354,10 +362,10 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
                  Failures* failures, train::TrainOptions* options, OngoingRun* run) {
   if (run->signals->interrupted().load()) {
     failures->is_ended_by_signal = true;
+    const std::string last = LastCheckpoint(standing, *options);
     Tell(absl::StrCat("the job does not start again, because a signal asks it to end; ",
-                      standing.checkpoint.empty()
-                          ? "this run has written no checkpoint"
-                          : absl::StrCat("its last checkpoint is ", standing.checkpoint)),
+                      last.empty() ? "there is no checkpoint of it"
+                                   : absl::StrCat("its last checkpoint is ", last)),
          run);
     return false;
   }
@@ -519,6 +527,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   fleet::FleetOptions started_on;
   train::RunStanding standing;
   options.standing = &standing;
+  train::RunSoFar so_far;
+  options.so_far = &so_far;
   const ShrinkJob shrink =
       [&](const fleet::Fleet::Replacement& lost) -> absl::StatusOr<std::string> {
     if (arguments.min_devices == 0) return "";
@@ -597,8 +607,11 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   }
   WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
   *context->out << absl::StrFormat("%d steps", result.steps_done);
-  *context->out << (result.steps_here > 0 ? absl::StrFormat(", loss %.6f", result.last_loss)
-                                          : ", none of them in this run");
+  if (const std::optional<double> loss = so_far.last_loss(); loss.has_value()) {
+    *context->out << absl::StrFormat(", loss %.6f", *loss);
+  } else if (result.steps_here == 0) {
+    *context->out << ", none of them in this run";
+  }
   if (result.evaluation.has_value())
     *context->out << ", " << train::EvaluationText(job, *result.evaluation);
   if (const std::string speed = train::SpeedText(job, result); !speed.empty())
@@ -606,7 +619,10 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   *context->out << train::CheckpointsText(result);
   *context->out << FailuresText(failures, growths);
   *context->out << "\n";
-  if (result.interrupted) context->exit_code = launch::kExitInterrupted;
+  if (!result.interrupted) return absl::OkStatus();
+  // A signal may come while the processes start again, and then no later checkpoint is written.
+  if (failures.restarts > 0) SayHowToGoOn(*context, standing, options, run);
+  context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// Tests that a run that fails leaves its trace, and that no checkpoint is made of replicas that
-// differ.
+// Tests that a run that fails leaves its trace, that no checkpoint is made of replicas that differ,
+// and what a run reports that a signal ends while its processes start again.
 #include <atomic>
 #include <cstdio>
 #include <fstream>
@@ -16,6 +16,7 @@
 #include "runtime/store/checkpoint_folder.h"
 #include "tools/trace/trace_report.h"
 #include "tools/train/forwarding_runner_testing.h"
+#include "tools/train/run_so_far.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
@@ -131,6 +132,68 @@ TEST(FailedRunTest, NoCheckpointIsMadeOfReplicasThatDiffer) {
     EXPECT_EQ(steps.empty(), cause != Cause::kTime) << log.str();
     EXPECT_TRUE(steps.empty() || steps.back() < 5) << log.str();
   }
+}
+
+// Fails in a step, starts again, and is asked to end before the new start has done a step.
+class InterruptedRestartTest : public ::testing::Test {
+ protected:
+  InterruptedRestartTest() {
+    options_.console = &console_;
+    options_.threads_per_device = 1;
+    options_.save = folder_.PathFor("weights");
+    options_.interrupted = &interrupted_;
+    options_.standing = &standing_;
+    options_.so_far = &so_far_;
+    options_.runner =
+        [](const proto::Job& trained,
+           const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+      absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(trained, options);
+      if (!runner.ok()) return runner.status();
+      return std::make_unique<FailingRunner>(*std::move(runner), 5, FailingRunner::Failure::kSteps);
+    };
+  }
+
+  TrainResult Run() {
+    const proto::Job job = JobOfTwoRanks(40).value();
+    EXPECT_EQ(Train(job, options_).status().message(), "a step that failed");
+    log_.str("");
+    options_.resume = standing_.checkpoint;
+    interrupted_ = true;
+    return Train(job, options_).value();
+  }
+  bool IsWritten() const { return std::ifstream(options_.save).good(); }
+
+  const TemporaryFolder folder_;
+  std::ostringstream log_;
+  console::Console console_{console::Console::Style::kPlain, &log_};
+  std::atomic<bool> interrupted_ = false;
+  RunStanding standing_;
+  RunSoFar so_far_;
+  TrainOptions options_;
+};
+
+TEST_F(InterruptedRestartTest, TheRunHasTheStepsOfItsCheckpointAndSavesThem) {
+  options_.checkpoint = folder_.PathFor("c") + "/";
+  options_.checkpoint_every = 2;
+  const TrainResult result = Run();
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.steps_done, 4);
+  EXPECT_EQ(result.steps_here, 4);
+  EXPECT_GT(result.seconds_here, 0);
+  EXPECT_GT(result.last_loss, 0);
+  EXPECT_THAT(log_.str(), HasSubstr("interrupted after step 4 of 40"));
+  EXPECT_THAT(log_.str(), HasSubstr("the checkpoint of this step is " + options_.resume));
+  EXPECT_THAT(log_.str(), HasSubstr("weights written to "));
+  EXPECT_TRUE(IsWritten());
+  EXPECT_EQ(store::CommittedSteps(folder_.PathFor("c")), (std::vector<int64_t>{2, 4}));
+}
+
+TEST_F(InterruptedRestartTest, WithoutACheckpointTheRunSaysThatItsStepsAreLost) {
+  const TrainResult result = Run();
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.steps_here, 0);
+  EXPECT_THAT(log_.str(), ::testing::ContainsRegex("step[s]* of this run [a-z]+ lost"));
+  EXPECT_FALSE(IsWritten());
 }
 
 }  // namespace

@@ -37,6 +37,12 @@ std::string NonfiniteSteps::Look(int64_t step, const StepMetrics& metrics) {
       ". Try a lower training.schedule.learning_rate, warm-up, or training.optimizer.clip_norm=1.");
 }
 
+std::string NonfiniteSteps::Summary() const {
+  if (num_skipped_ == 0) return "";
+  return absl::StrCat(num_skipped_, num_skipped_ == 1 ? " update was" : " updates were",
+                      " left out, since gradients were not finite");
+}
+
 std::string NonfiniteSteps::LineOfSkip(const NonfiniteStep& bad) {
   ++num_skipped_;
   if (!IsTold(num_skipped_)) return "";

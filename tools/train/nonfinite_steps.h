@@ -39,6 +39,8 @@ class NonfiniteSteps {
   // step.
   std::optional<int64_t> first_bad_norm() const { return first_bad_norm_; }
   int64_t num_skipped() const { return num_skipped_; }  // updates, under kSkip
+  // Returns a line for the end of the run on the updates that were skipped; empty if none was.
+  std::string Summary() const;
 
  private:
   std::string LineOfSkip(const NonfiniteStep& bad);

@@ -31,6 +31,7 @@
 #include "tools/train/replica_watch.h"
 #include "tools/train/run_checkpoints.h"
 #include "tools/train/run_facts.h"
+#include "tools/train/run_so_far.h"
 #include "tools/train/session_states.h"
 #include "tools/train/step_shares.h"
 #include "tools/train/straggler_watch.h"
@@ -43,7 +44,6 @@ constexpr double kBurstSeconds = 0.2;
 constexpr int64_t kBurstMax = 64;
 constexpr char kStoppedSuffix[] = ".stopped";  // of the files that hold the last finite state
 constexpr int64_t kStepsInspectedMax = 64;
-constexpr size_t kLossesMax = 4096;  // that are kept for the steps that a recovery goes back
 
 double ValueOf(const StepMetrics& metrics, const std::string& name) {
   auto it = metrics.find(name);
@@ -57,6 +57,7 @@ class Trainer {
   Trainer(const proto::Job& job, const TrainOptions& options)
       : job_(job),
         options_(options),
+        run_(options.so_far != nullptr ? *options.so_far : own_run_),
         items_(ItemsOf(job)),
         progress_(items_.name, &clock_, options.console, options.live),
         schedule_(compiler::LearningRatesOf(job.training())),
@@ -72,13 +73,15 @@ class Trainer {
     if (!status.ok() && !RanksAreGone(status)) checkpoints_.Await();
     if (!status.ok()) NoteStanding();
     result_.checkpoints = checkpoints_.totals();
+    run_.Note(result_);
     progress_.Finish();
     if (!status.ok() && !options_.trace.empty()) LeaveTrace();
     WEIR_RETURN_IF_ERROR(status);
     status = stops() ? EndAtNonfinite() : WriteResults();
     NoteStanding();  // ranks may be lost that late, or as the processes end
+    run_.Note(result_);
     WEIR_RETURN_IF_ERROR(status);
-    return result_;
+    return run_.Whole();
   }
 
  private:
@@ -95,6 +98,7 @@ class Trainer {
     WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(job_, options_, {}));
     WEIR_RETURN_IF_ERROR(checkpoints_.Claim());
     result_.steps_done = prepared.first_step;
+    run_.Begin(result_.steps_done);
     if (options_.standing != nullptr) *options_.standing = {result_.steps_done, ""};
     if (!options_.metrics.empty()) {
       const auto begin =
@@ -216,7 +220,7 @@ class Trainer {
     WEIR_RETURN_IF_ERROR(status);
     TellRecovered(/*has_step=*/false);
     result_.interrupted = result_.steps_done < steps && !stops();
-    if (!result_.interrupted || result_.steps_here == 0) return absl::OkStatus();
+    if (!result_.interrupted || run_.StepsAt(result_.steps_done) == 0) return absl::OkStatus();
     progress_.SayLast(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
     return replicas_->Look(result_.steps_done, true, runner_.get());
   }
@@ -303,9 +307,8 @@ class Trainer {
       reported_ = std::move(recovery.reported);
       result_.seconds_here += step_seconds_ * static_cast<double>(gained);
     }
-    losses_.erase(losses_.lower_bound(recovery.step), losses_.end());
+    run_.GoBackTo(recovery.step);
     if (metrics_file_ != nullptr) metrics_file_->GoBackTo(recovery.step);
-    if (!losses_.empty()) result_.last_loss = losses_.rbegin()->second;
     result_.steps_done = recovery.step;
     result_.steps_here = std::max<int64_t>(result_.steps_here + gained, 0);
   }
@@ -518,9 +521,7 @@ class Trainer {
     double loss = ValueOf(metrics, LossName(job_));
     if (metrics.count("grad_norm") > 0) gradient_norm_ = ValueOf(metrics, "grad_norm");
     double rate = static_cast<double>(items_.count) / step_seconds_;
-    if (step == started_at_) result_.first_loss = loss;
-    losses_[step] = result_.last_loss = loss;
-    if (losses_.size() > kLossesMax) losses_.erase(losses_.begin());
+    run_.NoteLoss(step, loss);
     live::LiveStep shown;
     shown.step = step + 1;
     shown.steps = steps;
@@ -631,13 +632,15 @@ class Trainer {
 
   // Writes all results that can be written, and then returns the first error.
   absl::Status WriteResults() {
-    if (result_.interrupted && result_.steps_here == 0) {
-      progress_.Say("interrupted before the first step of this run: no file is written or changed");
+    if (result_.interrupted && run_.StepsAt(result_.steps_done) == 0) {
+      progress_.Say(run_.NothingDoneText());
       return absl::OkStatus();
     }
     progress_.Enter(live::Phase::kSaving);
     std::vector<absl::Status> problems;
-    if (checkpoints_.is_wanted()) {
+    if (result_.interrupted && result_.steps_here == 0) {  // an earlier start has done all steps
+      progress_.Say(absl::StrCat("the checkpoint of this step is ", options_.resume));
+    } else if (checkpoints_.is_wanted()) {
       const absl::Status written = checkpoints_.WriteLast(result_.steps_done, &problems);
       result_.checkpoints = checkpoints_.totals();
       WEIR_RETURN_IF_ERROR(written);
@@ -677,11 +680,7 @@ class Trainer {
   }
 
   void SayWhatIsMissing() {
-    if (nonfinite_.num_skipped() > 0) {
-      progress_.Say(absl::StrCat(nonfinite_.num_skipped(),
-                                 nonfinite_.num_skipped() == 1 ? " update was" : " updates were",
-                                 " left out, since gradients were not finite"));
-    }
+    SayUnlessEmpty(nonfinite_.Summary());
     if (metrics_file_ != nullptr) SayUnlessEmpty(metrics_file_->lost().Summary());
     if (event_file_ != nullptr) SayUnlessEmpty(event_file_->lost().Summary());
   }
@@ -745,6 +744,8 @@ class Trainer {
 
   proto::Job job_;
   const TrainOptions& options_;
+  RunSoFar own_run_;  // unless the options name one
+  RunSoFar& run_;
   MonotonicClock clock_;
   const StepItems items_;
   Progress progress_;
@@ -760,7 +761,6 @@ class Trainer {
     bool is_reported = false;
   };
   std::optional<Burst> burst_;                 // the last one, if consequences are left
-  std::map<int64_t, double> losses_;           // of the last steps that have a row
   std::map<int64_t, StepMetrics> reported_;    // of the last burst
   std::unique_ptr<MetricsFile> metrics_file_;  // null: no metrics file is wanted
   std::unique_ptr<EventFile> event_file_;      // null: --tensorboard is not wanted

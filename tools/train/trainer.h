@@ -50,6 +50,8 @@ struct RunRecovery {
   bool is_growth = false;  // nobody was lost: the mesh has become that of the job again
 };
 
+class RunSoFar;  // run_so_far.h
+
 struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
   // The costs for which the plans are made; null: the compiler's defaults. The costs change the
@@ -83,6 +85,8 @@ struct TrainOptions {
   // Steps between two comparisons of the ranks' replicas of weights; 0: never.
   int64_t check_replicas = 100;
   RunStanding* standing = nullptr;  // set as the run ends; may be null
+  // What earlier starts of the run have done; this start is added. Null: there are none.
+  RunSoFar* so_far = nullptr;
   // Called once everything is loaded, before the first step; may be null.
   std::function<void()> before_steps;
   console::Console* console = nullptr;  // must outlive the run; required
@@ -124,11 +128,12 @@ struct CheckpointTotals {
   int64_t num_stalls = 0;
 };
 
+// What a run has come to, over all starts of its processes (run_so_far.h).
 struct TrainResult {
   int64_t steps_done = 0;   // of the run, with the steps before a resume
-  int64_t steps_here = 0;   // the steps of this call
+  int64_t steps_here = 0;   // without those steps
   double seconds_here = 0;  // the time that they took, without evaluations and files
-  double first_loss = 0;    // of the first step of this call
+  double first_loss = 0;    // of the first step of this run
   double last_loss = 0;
   std::optional<Evaluation> evaluation;  // the last one
   bool interrupted = false;
@@ -153,8 +158,8 @@ std::string LossName(const proto::Job& job);
 // "undefined", and the text then says in how many batches and why.
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation);
 
-// Returns "300 steps took 14.2s, mean 2.1k samples/s" of the steps of this call; empty if there
-// were none.
+// Returns "300 steps took 14.2s, mean 2.1k samples/s" of the steps of the run, without those before
+// a resume; empty if there are none.
 std::string SpeedText(const proto::Job& job, const TrainResult& result);
 
 // Returns bits per byte if the job's data is text, because a token is then a byte, and if the loss
