@@ -743,6 +743,7 @@ void GrpcCoordinator::BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& an
   MutexLock lock(&mutex_);
   if (IsOver()) return;
   fence_.Begin(epoch);
+  start_refusal_ = absl::OkStatus();
   values_ = PublishedValues();
   for (auto& [id, call] : calls_)
     call->error.Update(WithCode(absl::StatusCode::kUnavailable, reason));

@@ -116,7 +116,8 @@ class Coordinator {
   // Begins an epoch, whose number is above the last. All calls under way end with kUnavailable and
   // the words of `reason`, and published values are forgotten. The connections of the workers
   // `anew` are cut; new workers with their numbers are awaited. The other workers learn of the
-  // epoch (WorkerLinkOptions::on_epoch). Does nothing after Abort or Shutdown.
+  // epoch (WorkerLinkOptions::on_epoch). A worker of another build that came before ends no waiting
+  // any more. Does nothing after Abort or Shutdown.
   virtual void BeginEpoch(uint32_t epoch, const std::vector<WorkerId>& anew,
                           const absl::Status& reason) = 0;
   // Lets the job go on without these workers, between two calls: those that are connected leave in

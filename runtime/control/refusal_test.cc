@@ -111,6 +111,14 @@ TEST(RefusalTest, AnotherBuildIsRefusedWithBothIdsAndEndsTheWaiting) {
               AllOf(HasSubstr("build-1"), HasSubstr("build-2"), HasSubstr("worker 0")));
 }
 
+TEST(RefusalTest, AnotherBuildDoesNotEndTheWaitingOfTheNextEpoch) {
+  TestJob job(2);
+  EXPECT_FALSE(Knock(&job, [](WorkerLinkOptions* options) { options->build_id = "build-2"; }).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->WaitForWorkers(kPatienceMs)));
+  job->BeginEpoch(2, {WorkerId(0)}, absl::UnavailableError("worker 0 was lost"));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(job->WaitForWorkers(10)));
+}
+
 TEST(RefusalTest, AWorkerOfAnotherEpochIsRefusedWithBoth) {
   TestJob job(1, [](CoordinatorOptions* options) { options->epoch = 7; });
   const absl::Status status = Knock(&job, [](WorkerLinkOptions* options) {});

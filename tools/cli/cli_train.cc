@@ -522,9 +522,10 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       launch::RestartPolicy({.restarts_max = arguments.max_restarts,
                              .window_ms = std::llround(arguments.restart_window_seconds * 1e3)})};
   Growths growths{launch::GrowthPolicy(arguments.Growth())};
-  // The job as this start of the processes has begun it, and as it was before its mesh changed.
-  proto::Job started, before;
-  fleet::FleetOptions started_on;
+  // The job as this start of the processes has begun it, as it was before its mesh changed, and as
+  // it was before the mesh last began to grow.
+  proto::Job started, before, smaller;
+  fleet::FleetOptions started_on, smaller_on;
   train::RunStanding standing;
   options.standing = &standing;
   train::RunSoFar so_far;
@@ -559,11 +560,19 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     };
     options.may_grow = [&] { return GrowsNow(failures, &growths, run); };
     options.larger_job = [&] {
-      read.job = started;
-      processes = started_on;
+      smaller = std::exchange(read.job, started);
+      smaller_on = std::exchange(processes, started_on);
       if (options.processes > 0) options.processes = processes.processes;
       BeginGrowth(started, &failures, &growths, run);
       return &*failures.changed;
+    };
+    options.growth_refused = [&] {
+      read.job = smaller;
+      processes = smaller_on;
+      if (options.processes > 0) options.processes = processes.processes;
+      failures.changed.reset();
+      growths.policy.NoteRefused(run->clock.NowNs() / 1'000'000);
+      SayGrowthOutlook(job, failures, growths, run);
     };
     if (arguments.on_slow == "replace") {
       options.may_replace = [&](RankId rank) { return IsReplaced(rank, &failures, run); };

@@ -19,7 +19,7 @@ std::string CommandToResume(const std::vector<std::string>& arguments,
                             const std::string& checkpoint);
 
 // Returns a line on when a mesh that has become smaller grows again, and which option says so.
-// Call after growth.NoteSmaller. Times are monotonic.
+// Call after growth.NoteSmaller or NoteRefused. Times are monotonic.
 std::string GrowthOutlook(const launch::GrowthPolicy& growth, const launch::RestartPolicy& restarts,
                           int64_t now_ms);
 

@@ -62,14 +62,17 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginGrowth() {
   const absl::Status come = WaitForHellos();
   // Another process may have been lost. The processes that still start are of use to the others.
   if (absl::IsUnavailable(come)) AwaitWhoComes();
-  if (!absl::IsDeadlineExceeded(come)) {
-    WEIR_RETURN_IF_ERROR(come);
+  if (absl::IsUnavailable(come) || absl::IsAborted(come)) return come;
+  if (come.ok()) {
     anew_.clear();
     return returning;
   }
+  const std::string reason = absl::IsDeadlineExceeded(come)
+                                 ? "its new process has not said hello"
+                                 : absl::StrCat("its new process cannot join: ", come.message());
   const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
   for (const WorkerId worker : returning) {
-    if (!health[worker].connected) FailToCome(worker, "its new process has not said hello");
+    if (!health[worker].connected) FailToCome(worker, reason);
   }
   return WithCode(absl::StatusCode::kUnavailable, come);
 }
@@ -94,11 +97,8 @@ absl::Status Fleet::StartReturning(const std::vector<WorkerId>& returning) {
   absl::Status started = on_hosts_ == nullptr ? absl::OkStatus() : TakePlaces(returning);
   for (const WorkerId worker : returning) {
     if (started.ok()) started = StartOneAnew(worker, returning);
-    if (started.ok()) {
-      WEIR_RETURN_IF_ERROR(TellWorker(worker));
-    } else {
-      FailToCome(worker, absl::StrCat("no process starts: ", started.message()));
-    }
+    if (started.ok()) started = TellWorker(worker);
+    if (!started.ok()) FailToCome(worker, absl::StrCat("no process starts: ", started.message()));
   }
   return started.ok() ? started : WithCode(absl::StatusCode::kUnavailable, started);
 }

@@ -34,6 +34,12 @@ void GrowthPolicy::NoteBegun(int64_t time_ms) {
   begun_ms_ = time_ms;
 }
 
+void GrowthPolicy::NoteRefused(int64_t time_ms) {
+  is_smaller_ = true;
+  has_begun_ = false;
+  since_ms_ = time_ms;
+}
+
 void GrowthPolicy::NoteStart() { is_smaller_ = has_begun_ = false; }
 
 }  // namespace weir::launch

@@ -1,7 +1,8 @@
 // Decides when a job whose mesh has become smaller tries to have its own mesh again. A place that
 // is lost again soon after it was filled is filled more and more rarely, and not for ever.
 //
-//   { NoteSmaller -> { TakesTurn }* -> NoteBegun -> (NoteSmaller, if the places are lost again) }*
+//   { NoteSmaller -> { TakesTurn -> (NoteBegun -> NoteRefused) }* -> NoteBegun
+//     -> (NoteSmaller, if the places are lost again) }*
 //
 // Thread rule: one thread.
 #pragma once
@@ -29,6 +30,9 @@ class GrowthPolicy {
   bool TakesTurn(int64_t time_ms);
   // An attempt has found places for the lost processes, and begins to fill them.
   void NoteBegun(int64_t time_ms);
+  // The attempt that has begun could not fill the places, and nothing has changed: the next one is
+  // due as after an attempt that has found no places.
+  void NoteRefused(int64_t time_ms);
   // All processes start again: a mesh that is smaller then is the mesh of that start.
   void NoteStart();
 

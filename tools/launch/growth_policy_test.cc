@@ -70,6 +70,20 @@ TEST(GrowthPolicyTest, AMeshThatHasGrownDoesNotGrowAgain) {
   EXPECT_THAT(TurnsUntil(10, 1000, &policy), IsEmpty());
 }
 
+TEST(GrowthPolicyTest, AnAttemptThatIsRefusedIsMadeAgainMoreRarelyAndForEver) {
+  GrowthPolicy policy({.after_ms = 10, .lost_again_max = 0, .window_ms = 100});
+  policy.NoteSmaller(0);
+  std::vector<int64_t> turns;
+  for (int64_t time_ms = 0; time_ms < 400; ++time_ms) {
+    if (!policy.TakesTurn(time_ms)) continue;
+    turns.push_back(time_ms);
+    policy.NoteBegun(time_ms);
+    policy.NoteRefused(time_ms);
+  }
+  EXPECT_THAT(turns, ElementsAre(10, 30, 70, 150, 250, 350));
+  EXPECT_FALSE(policy.has_given_up());
+}
+
 TEST(GrowthPolicyTest, PlacesThatAreLostAgainSoonAreFilledLaterAndNotForEver) {
   GrowthPolicy policy({.after_ms = 10, .lost_again_max = 2, .window_ms = 1000});
   policy.NoteSmaller(0);

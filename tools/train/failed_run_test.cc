@@ -45,6 +45,10 @@ class FailingRunner final : public ForwardingRunner {
     if (interrupted_ != nullptr) interrupted_->store(true);
     return reported;
   }
+  // Brings the ranks back without states.
+  absl::StatusOr<Recovery> Recover(const RecoveryOrder& order) override {
+    return Recovery{order.step, false, "they are back", {}};
+  }
   absl::StatusOr<std::vector<ShardSum>> SumWeights() override {
     absl::StatusOr<std::vector<ShardSum>> sums = ForwardingRunner::SumWeights();
     if (sums.ok() && failure_ == Failure::kReplicas && steps_until_ <= 0) ++sums->front().crc;
@@ -153,16 +157,19 @@ class InterruptedRestartTest : public ::testing::Test {
     };
   }
 
-  TrainResult Run() {
-    const proto::Job job = JobOfTwoRanks(40).value();
-    EXPECT_EQ(Train(job, options_).status().message(), "a step that failed");
+  void FailOnce() {
+    EXPECT_EQ(Train(job_, options_).status().message(), "a step that failed");
     log_.str("");
     options_.resume = standing_.checkpoint;
+  }
+  TrainResult Run() {
+    FailOnce();
     interrupted_ = true;
-    return Train(job, options_).value();
+    return Train(job_, options_).value();
   }
   bool IsWritten() const { return std::ifstream(options_.save).good(); }
 
+  const proto::Job job_ = JobOfTwoRanks(40).value();
   const TemporaryFolder folder_;
   std::ostringstream log_;
   console::Console console_{console::Console::Style::kPlain, &log_};
@@ -186,6 +193,24 @@ TEST_F(InterruptedRestartTest, TheRunHasTheStepsOfItsCheckpointAndSavesThem) {
   EXPECT_THAT(log_.str(), HasSubstr("weights written to "));
   EXPECT_TRUE(IsWritten());
   EXPECT_EQ(store::CommittedSteps(folder_.PathFor("c")), (std::vector<int64_t>{2, 4}));
+}
+
+TEST_F(InterruptedRestartTest, ARecoveryFromFilesNamesTheCheckpointWithWhichTheStartBegan) {
+  options_.checkpoint = folder_.PathFor("c") + "/";
+  options_.checkpoint_every = 2;
+  FailOnce();
+  options_.checkpoint_every = 0;
+  options_.may_recover = [this](int64_t /*steps_done*/) {
+    interrupted_ = true;
+    return true;
+  };
+  std::string text;
+  options_.recovered = [&text](const RunRecovery& recovery) {
+    text = recovery.text;
+    return 0.25;
+  };
+  EXPECT_EQ(Train(job_, options_).value().steps_here, 4);
+  EXPECT_THAT(text, HasSubstr("; all states come from " + options_.resume));
 }
 
 TEST_F(InterruptedRestartTest, WithoutACheckpointTheRunSaysThatItsStepsAreLost) {

@@ -87,6 +87,7 @@ class GrowthTest : public ::testing::Test {
       ++num_begun_;
       return &larger_;
     };
+    options_.growth_refused = [this] { ++num_refused_; };
     options_.may_recover = [this](int64_t /*steps_done*/) {
       ++num_losses_;
       return true;
@@ -123,7 +124,7 @@ class GrowthTest : public ::testing::Test {
   TrainOptions options_;
   Asked asked_;
   proto::Job larger_;
-  int turns_ = 0, num_begun_ = 0, num_losses_ = 0;
+  int turns_ = 0, num_begun_ = 0, num_refused_ = 0, num_losses_ = 0;
   std::vector<RunRecovery> recoveries_;
   std::vector<int64_t> rows_of_growths_, rows_of_recoveries_;
 };
@@ -161,6 +162,29 @@ TEST_F(GrowthTest, ARunWhoseStatesDoNotOutliveALossStaysAsItIs) {
   EXPECT_EQ(num_begun_, 0);
   EXPECT_THAT(recoveries_, IsEmpty());
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: the mesh does not grow now: no memory for a copy"));
+}
+
+// The job or the processes may forbid it: another process has deleted the data, or a place is gone.
+TEST_F(GrowthTest, AMeshThatCannotBeginToGrowStaysAsItIsAndSaysWhy) {
+  for (const bool is_job : {true, false}) {
+    SCOPED_TRACE(is_job ? "the job cannot be prepared" : "no epoch can begin");
+    asked_ = Asked();
+    turns_ = num_begun_ = num_refused_ = 0;
+    asked_.grown = absl::FailedPreconditionError("no worker can come back");
+    options_.larger_job = [this, is_job] {
+      ++num_begun_;
+      if (is_job) larger_.mutable_graph()->set_main("nothing");
+      return &larger_;
+    };
+    Run();
+    EXPECT_EQ(asked_.meshes.size(), is_job ? 0u : 1u);
+    EXPECT_EQ(num_begun_, 1);
+    EXPECT_EQ(num_refused_, 1);
+    EXPECT_EQ(num_losses_, 0);
+    EXPECT_THAT(recoveries_, IsEmpty());
+    EXPECT_THAT(log_.str(), HasSubstr(is_job ? "WARNING: the mesh does not grow now: W"
+                                             : "WARNING: the mesh does not grow now: no worker"));
+  }
 }
 
 TEST_F(GrowthTest, ALossWhileTheMeshGrowsIsALossAsAnyOther) {

@@ -129,8 +129,9 @@ class JobRunner {
   virtual absl::Status WriteTrace(const std::string& path) = 0;
   // Brings the ranks back after some of them were lost: from the last step whose states are still
   // in memory, or, if the order has later ones or memory has not all of them, ready to load the
-  // states of the order. kUnimplemented: these ranks do not come back. If the ranks are gone after
-  // an error, the next call may help.
+  // states of the order. kUnimplemented: these ranks do not come back. With Mesh::kGrows nothing
+  // has changed after an error, unless the ranks are gone. If the ranks are gone after an error,
+  // the next call may help.
   virtual absl::StatusOr<Recovery> Recover(const RecoveryOrder& order);
   // Makes ready for a Recover with Mesh::kGrows, while all ranks rest: the states of the last step
   // then outlive a process that is lost meanwhile. kResourceExhausted: a process has no memory for

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/tensor_slice.h"
 #include "runtime/base/unit_text.h"
 
 namespace weir::train {
@@ -41,6 +42,14 @@ std::string WhatRunsText(const std::string& job, const RunnerFacts& facts, int64
       driver_bytes == 0
           ? ""
           : absl::StrCat(" and ", BytesText(static_cast<double>(driver_bytes)), " for its driver"));
+}
+
+std::string StatesReadText(const RunnerFacts& facts, const std::string& path, int64_t took_ns) {
+  double bytes = 0;
+  for (const auto& [name, type] : facts.states)
+    bytes += static_cast<double>(TensorSlice::Whole(type.dtype, type.shape).bytes());
+  return absl::StrCat("states read from ", path, ": ", BytesText(bytes), " in ",
+                      DurationText(static_cast<double>(took_ns) * 1e-9));
 }
 
 std::string GoesOnText(const Recovery& recovery, const std::string& checkpoint,

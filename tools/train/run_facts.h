@@ -18,9 +18,13 @@ live::RunFacts RunFactsOf(const RunnerFacts& facts, const PreparedTraining& prep
 // device". `driver_bytes`: of the memory of each device, for its driver; 0: none.
 std::string WhatRunsText(const std::string& job, const RunnerFacts& facts, int64_t driver_bytes);
 
+// Returns "states read from run/step-000000400: 1.5 MiB in 10ms", of all states of the ranks.
+std::string StatesReadText(const RunnerFacts& facts, const std::string& path, int64_t took_ns);
+
 // Returns what follows the text of a recovery: from which file the states come if memory did not
 // have them, and that steps count which were done beyond the last one that the starter knows.
-// `checkpoint`: the last of the run; empty: none. `steps_lost`: below 0: so many steps count.
+// `checkpoint`: the one that is loaded then; empty: none. `steps_lost`: below 0: so many steps
+// count.
 std::string GoesOnText(const Recovery& recovery, const std::string& checkpoint, int64_t steps_lost);
 
 }  // namespace weir::train

@@ -36,6 +36,7 @@
 #include "tools/train/step_shares.h"
 #include "tools/train/straggler_watch.h"
 #include "tools/train/update_lines.h"
+#include "tools/train/warm_pace.h"
 
 namespace weir::train {
 namespace {
@@ -151,11 +152,7 @@ class Trainer {
     WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, runner_->facts().states));
     const int64_t before = clock_.NowNs();
     WEIR_RETURN_IF_ERROR(runner_->Load({options_.resume, StateSet::kAll}));
-    double bytes = 0;
-    for (const auto& [name, type] : runner_->facts().states)
-      bytes += static_cast<double>(TensorSlice::Whole(type.dtype, type.shape).bytes());
-    progress_.Say(absl::StrCat("states read from ", options_.resume, ": ", BytesText(bytes), " in ",
-                               DurationText(static_cast<double>(clock_.NowNs() - before) * 1e-9)));
+    progress_.Say(StatesReadText(runner_->facts(), options_.resume, clock_.NowNs() - before));
     return absl::OkStatus();
   }
 
@@ -232,19 +229,20 @@ class Trainer {
   }
 
   // Goes on from the last step whose states some rank has in memory, or from files. `changed`: the
-  // job, unless the mesh stays.
+  // job, unless the mesh stays. A mesh that cannot begin to grow stays as it is.
   absl::Status BringBack(Mesh mesh, const proto::Job* changed) {
     checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
     const int64_t saved = checkpoints_.last_step();
     RecoveryOrder order = {saved >= 0 ? saved : started_at_, mesh, changed};
     PreparedTraining prepared;
-    if (changed != nullptr) {
-      PrepareScope scope;
-      scope.files = PrepareScope::Files::kLeave;
-      WEIR_ASSIGN_OR_RETURN(prepared, PrepareTraining(*changed, options_, scope));
-      order.prepared = &prepared;
+    absl::StatusOr<Recovery> begun = Begin(&order, &prepared);
+    if (!begun.ok() && mesh == Mesh::kGrows && !RanksAreGone(begun.status())) {
+      SayDoesNotGrow(begun.status());
+      if (options_.growth_refused != nullptr) options_.growth_refused();
+      progress_.Enter(live::Phase::kTraining);
+      return absl::OkStatus();
     }
-    WEIR_ASSIGN_OR_RETURN(Recovery recovery, runner_->Recover(order));
+    WEIR_ASSIGN_OR_RETURN(Recovery recovery, std::move(begun));
     if (changed != nullptr) TakeChangedJob(*changed, prepared);
     if (!recovery.has_states) {
       WEIR_RETURN_IF_ERROR(saved >= 0 ? runner_->Load({checkpoints_.PathOf(saved), StateSet::kAll})
@@ -253,7 +251,8 @@ class Trainer {
     // An earlier recovery may have ended before a step was done.
     const int64_t lost =
         result_.steps_done - recovery.step + (recovered_.has_value() ? recovered_->steps_lost : 0);
-    recovery.text += GoesOnText(recovery, saved >= 0 ? checkpoints_.PathOf(saved) : "", lost);
+    recovery.text +=
+        GoesOnText(recovery, saved >= 0 ? checkpoints_.PathOf(saved) : options_.resume, lost);
     recovered_ = RunRecovery{recovery.step, std::max<int64_t>(lost, 0), recovery.text, false,
                              mesh == Mesh::kGrows};
     grows_ = false;
@@ -265,6 +264,21 @@ class Trainer {
     step_shares_ = StepShares();
     replicas_.emplace(options_.check_replicas, started_at_);
     return replicas_->Look(result_.steps_done, true, runner_.get());
+  }
+
+  // Prepares the job of the order, if the order has one, and brings the ranks back.
+  absl::StatusOr<Recovery> Begin(RecoveryOrder* order, PreparedTraining* prepared) {
+    if (order->job != nullptr) {
+      PrepareScope scope;
+      scope.files = PrepareScope::Files::kLeave;
+      WEIR_ASSIGN_OR_RETURN(*prepared, PrepareTraining(*order->job, options_, scope));
+      order->prepared = prepared;
+    }
+    return runner_->Recover(*order);
+  }
+
+  void SayDoesNotGrow(const absl::Status& why) {
+    progress_.Say(absl::StrCat("WARNING: the mesh does not grow now: ", why.message()));
   }
 
   // Lets the mesh grow to that of the job, if that is due and the run rests after an update.
@@ -279,7 +293,7 @@ class Trainer {
     const absl::Status ready = runner_->PrepareToGrow();
     if (RanksAreGone(ready)) return ready;
     if (ready.ok()) return BringBack(Mesh::kGrows, options_.larger_job());
-    progress_.Say(absl::StrCat("WARNING: the mesh does not grow now: ", ready.message()));
+    SayDoesNotGrow(ready);
     return absl::OkStatus();
   }
 
@@ -337,7 +351,7 @@ class Trainer {
       result_.steps_done += count;
       result_.steps_here += count;
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
-      if (result_.seconds_here == 0) first_burst_ = {count, seconds};
+      pace_.Note(count, seconds);
       result_.seconds_here += seconds;
       TellRecovered(/*has_step=*/true);
       LookAtRanks(seconds);
@@ -530,7 +544,7 @@ class Trainer {
     shown.learning_rate = LearningRate(step);
     shown.items_per_second = rate;
     shown.step_seconds = step_seconds_;
-    shown.seconds_left = SecondsLeft(steps - step - 1);
+    shown.seconds_left = pace_.SecondsFor(steps - step - 1);
     shown.mfu = Mfu();
     shown.parts = step_parts_;
     progress_.Show(shown);
@@ -546,16 +560,6 @@ class Trainer {
     if (event_file_ == nullptr) return;
     const double now = static_cast<double>(RealTimeNs()) * 1e-9;
     SayUnlessEmpty(event_file_->Write(step + 1, now, values));
-  }
-
-  // Returns the time that so many steps take at the mean speed of this run, without its first step:
-  // that step warms up caches and threads, and may take many times as long as another.
-  std::optional<double> SecondsLeft(int64_t steps) const {
-    if (steps == 0) return 0;
-    const int64_t warm = result_.steps_here - first_burst_.steps;
-    if (warm == 0) return std::nullopt;
-    return (result_.seconds_here - first_burst_.seconds) / static_cast<double>(warm) *
-           static_cast<double>(steps);
   }
 
   // Returns the learning rate of the update that `step` makes or gathers gradients for.
@@ -777,11 +781,7 @@ class Trainer {
   std::optional<RunRecovery> recovered_;  // until it is told
   // The name and the seconds of the last one, which is told, and not yet in a row.
   std::optional<std::pair<std::string, double>> recovery_time_;
-  struct FirstBurst {
-    int64_t steps = 0;
-    double seconds = 0;
-  };
-  FirstBurst first_burst_;                    // of this run
+  WarmPace pace_;
   std::optional<StragglerWatch> stragglers_;  // from the constructor on
   std::optional<Straggler> slow_;             // to be replaced before the next step
   BusyShares busy_shares_;

@@ -106,6 +106,9 @@ struct TrainOptions {
   // Returns the job with which the run then goes on, which has more replicas; not null if may_grow
   // is not. The job stays as it is until the next call.
   std::function<const proto::Job*()> larger_job;
+  // Called after larger_job if the mesh cannot begin to grow. A line has said why, nothing has
+  // changed, and the run goes on as before. May be null.
+  std::function<void()> growth_refused;
   // Called when a step is done again after that, or when the run ends without another step. Returns
   // the seconds since the failure, or since the growth began. May be null.
   std::function<double(const RunRecovery& recovery)> recovered;
