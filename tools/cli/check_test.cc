@@ -252,6 +252,24 @@ TEST_F(CheckTest, NumbersThatNoRunCanHaveAreRefusedBeforeAnythingElse) {
   }
 }
 
+TEST_F(CheckTest, ASmallerMeshOnThisMachineNeedsProcessesThatLiveOn) {
+  const std::string job = ImageJob();
+  const auto error = [&job](const std::vector<std::string>& flags) {
+    std::vector<std::string> words = {"check", job, "--mesh", "dp=2", "--min-devices", "1"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Outcome refused = Weir(words);
+    EXPECT_EQ(refused.code, 65) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("W0726 at --min-devices 1"));
+    return refused.err;
+  };
+  EXPECT_THAT(error({}), HasSubstr("Try: --processes 2 --on-failure elastic."));
+  EXPECT_THAT(error({"--on-failure", "elastic"}), HasSubstr("Try: --processes 2."));
+  for (const char* other : {"stop", "restart"}) {
+    EXPECT_THAT(error({"--processes", "2", "--on-failure", other}),
+                HasSubstr("Try: --on-failure elastic."));
+  }
+}
+
 TEST_F(CheckTest, MetricsHaveAFileOfTheirOwn) {
   const std::string job = ImageJob();
   const Outcome over_the_job = Weir({"check", job, "--metrics", job});

@@ -341,13 +341,27 @@ namespace {
 absl::Status CheckHostsOfLoss(const std::string& option, const std::string& on_failure,
                               const hosts::FoundHosts& found) {
   if (found.listed.empty() || hosts::IsScheduler(found.backend)) {
-    return Rejected({"W0726", option, "hosts over ssh",
-                     found.listed.empty() ? "a job on this machine alone" : "tasks of a scheduler",
-                     "--hosts a,b,c"});
+    return Rejected(
+        {"W0726", option, "hosts over ssh",
+         hosts::IsScheduler(found.backend) ? "tasks of a scheduler" : "a job on this machine alone",
+         "--hosts a,b,c"});
   }
   if (on_failure != "stop") return absl::OkStatus();
   return Rejected({"W0726", option, "a job that goes on after a failure", "--on-failure stop",
                    "--on-failure elastic"});
+}
+
+// Rejects --min-devices without hosts, if no process of this machine lives on after a failure
+// (W0726).
+absl::Status CheckProcessesOfLoss(const std::string& option, int processes,
+                                  const std::string& on_failure) {
+  const bool is_elastic = on_failure == "elastic";
+  if (processes > 0 && is_elastic) return absl::OkStatus();
+  return Rejected(
+      {"W0726", option, "processes of this machine that live on after a failure, or hosts over ssh",
+       processes > 0 ? "--on-failure " + on_failure : "a job in one process",
+       absl::StrCat(processes > 0 ? "" : "--processes 2", processes > 0 || is_elastic ? "" : " ",
+                    is_elastic ? "" : "--on-failure elastic")});
 }
 
 }  // namespace
@@ -363,10 +377,11 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
          "--on-failure elastic, with which the mesh becomes smaller while processes live",
          "--on-failure " + on_failure, "--on-failure elastic"});
   }
-  const bool has_processes_here = found.listed.empty() && fleet.processes > 0;
-  if (min_devices > 0 && !(has_processes_here && on_failure == "elastic")) {
-    WEIR_RETURN_IF_ERROR(
-        CheckHostsOfLoss(absl::StrCat("--min-devices ", min_devices), on_failure, found));
+  if (min_devices > 0) {
+    const std::string option = absl::StrCat("--min-devices ", min_devices);
+    const bool is_here = found.listed.empty() && !hosts::IsScheduler(found.backend);
+    WEIR_RETURN_IF_ERROR(is_here ? CheckProcessesOfLoss(option, fleet.processes, on_failure)
+                                 : CheckHostsOfLoss(option, on_failure, found));
   }
   if (fleet.spares > 0) {
     const std::string spares = absl::StrCat("--spares ", fleet.spares);
