@@ -106,7 +106,14 @@ absl::Status Fleet::Launch() {
   WEIR_RETURN_IF_ERROR(limits::CheckRoomForAddresses("the starter", kAddressesMin));
   WEIR_RETURN_IF_ERROR(limits::CheckRoomForFiles(
       "the starter", kDescriptorsMin + kDescriptorsPerWorker * num_workers()));
-  WEIR_ASSIGN_OR_RETURN(log_directory_, launch::MakeLogDirectory(options_.log_base));
+  absl::StatusOr<std::string> logs = launch::MakeLogDirectory(options_.log_base);
+  const bool starts_again = options_.epoch > 1;
+  if (!logs.ok() && starts_again) {
+    const std::string why(logs.status().message());
+    WEIR_ASSIGN_OR_RETURN(logs, launch::MakeTemporaryLogDirectory());
+    options_.console->Say(absl::StrCat("WARNING: ", why, " From now on the logs are in ", *logs));
+  }
+  WEIR_ASSIGN_OR_RETURN(log_directory_, std::move(logs));
   launch::PointLatestAt(log_directory_);
   WEIR_RETURN_IF_ERROR(StartWorkers());
   launch::KeepMemoryOutOfCoreDumps();

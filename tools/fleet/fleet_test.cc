@@ -235,6 +235,20 @@ TEST_F(FleetTest, ProcessesThatAreKilledAtOnceAreOneLossAndStartAnew) {
       << report.text;
 }
 
+TEST_F(FleetTest, AJobThatStartsAgainNeedsNoFolderOfItsOwnForLogs) {
+  options_.log_base = "/proc";
+  Launch(2);
+  EXPECT_THAT(std::string(launched_.message()), StartsWith("W0092 at /proc"));
+  EXPECT_THAT(said_.str(), IsEmpty());
+  options_.epoch = 2;
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  EXPECT_THAT(said_.str(), AllOf(HasSubstr("WARNING: W0092 at /proc"),
+                                 HasSubstr("From now on the logs are in /")));
+  EXPECT_EQ(CallWith(Script::kAnswers), absl::OkStatus());
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
+}
+
 TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave) {
   options_.recovers = true;
   Launch(4);

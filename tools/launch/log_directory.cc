@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -90,6 +91,13 @@ absl::StatusOr<std::string> MakeLogDirectory(const std::string& base) {
   for (int again = 0; !made.ok() && again < kAgainMax; ++again) made = MakeDirectories(path);
   WEIR_RETURN_IF_ERROR(made);
   return path;
+}
+
+absl::StatusOr<std::string> MakeTemporaryLogDirectory() {
+  std::error_code error;
+  std::string base = (fs::temp_directory_path(error) / "weir-logs.XXXXXX").string();
+  if (::mkdtemp(base.data()) == nullptr) return CannotLog(base, "a folder that can be made", errno);
+  return MakeLogDirectory(base);
 }
 
 void PointLatestAt(const std::string& path) {

@@ -22,6 +22,10 @@ std::string LogDirectoryName(const std::string& base, const std::tm& local_time,
 // its name.
 absl::StatusOr<std::string> MakeLogDirectory(const std::string& base = kLogBaseDefault);
 
+// The same below a new folder for temporary files, which no other user can write to: for a job that
+// starts again although somebody has made its own folder impossible. kUnavailable (W0092).
+absl::StatusOr<std::string> MakeTemporaryLogDirectory();
+
 // Makes `latest`, beside the directory of a job, a link to that directory. A failure is no error,
 // because nothing depends on the link.
 void PointLatestAt(const std::string& path);
