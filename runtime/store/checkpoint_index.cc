@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -24,9 +25,10 @@ constexpr size_t kTensorsMax = 100'000, kFilesMax = 100'000, kAxesMax = 16;
 
 absl::Status DamagedIndex(const std::string& where, const std::string& expected,
                           const std::string& found) {
-  return Damaged({"W0710", where, expected, found,
-                  "`weir checkpoint ls`, which lists the other checkpoints of the folder, or "
-                  "another copy of this one"});
+  return Damaged(
+      {"W0710", where, expected, found,
+       "`weir checkpoint verify DIR --all-steps`, which says which checkpoints of the folder "
+       "DIR are sound, or another copy of this one"});
 }
 
 // Messages in memory are larger than in a file, so a file of many empty ones would take much
@@ -392,9 +394,8 @@ bool Overlap(const Box& a, const Box& b) {
 
 absl::Status NotOneOwner(const std::string& path, const std::string& tensor,
                          const std::string& expected, const std::string& found) {
-  return Damaged(
-      {"W0714", absl::StrCat(path, ", tensor ", tensor), expected, found,
-       "an earlier checkpoint (`weir checkpoint ls`); nothing can be read from this one"});
+  return Damaged({"W0714", absl::StrCat(path, ", tensor ", tensor), expected, found,
+                  absl::StrCat(AnotherCheckpoint(path), "; nothing can be read from this one")});
 }
 
 // Returns the axis along which the boxes begin at most places. A sweep along it compares fewest.
@@ -453,6 +454,15 @@ absl::Status CheckBoxes(const std::string& path, const std::string& name, const 
 }
 
 }  // namespace
+
+std::string AnotherCheckpoint(const std::string& folder) {
+  std::string path = folder;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  return absl::StrCat("another checkpoint of the run (`weir checkpoint verify ",
+                      directory.empty() ? std::string(".") : directory,
+                      " --all-steps` says which are sound)");
+}
 
 absl::Status CheckOwners(const CheckpointIndex& index, const std::string& path) {
   std::map<std::string, std::vector<Box>> boxes;

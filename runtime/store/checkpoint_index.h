@@ -118,6 +118,10 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::
 absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path,
                                           FileSystem* files = MachineFiles());
 
+// Returns the advice of an error about a damaged checkpoint in `folder` (DIR/step-000000120):
+// another checkpoint of the run, and the command that says which are sound.
+std::string AnotherCheckpoint(const std::string& folder);
+
 // Checks that each element of each tensor has exactly one owner among the files, and that shards
 // have the type and lie within the shape of their tensor. kDataLoss (W0714) names the tensor.
 absl::Status CheckOwners(const CheckpointIndex& index, const std::string& path);

@@ -16,15 +16,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kAnotherCheckpoint[] =
-    "another checkpoint of the run (`weir checkpoint ls`), or a copy of this one";
+std::string AnotherOrCopy(const std::string& folder) {
+  return AnotherCheckpoint(folder) + ", or a copy of this one";
+}
 
 std::string SumText(uint32_t sum) { return absl::StrCat(absl::Hex(sum, absl::kZeroPad8)); }
 
-absl::Status WrongStep(const std::string& where, int64_t expected, const std::string& found) {
-  return Damaged({"W0717", where, absl::StrCat("states of step ", expected), found,
-                  "another checkpoint of the run (`weir checkpoint ls`); states of two steps do "
-                  "not fit together"});
+absl::Status WrongStep(const std::string& folder, const std::string& tensor, int64_t expected,
+                       const std::string& found) {
+  return Damaged({"W0717", folder + tensor, absl::StrCat("states of step ", expected), found,
+                  AnotherCheckpoint(folder) + "; states of two steps do not fit together"});
 }
 
 absl::Status CheckSteps(const CheckpointIndex& index, const std::string& folder) {
@@ -32,13 +33,12 @@ absl::Status CheckSteps(const CheckpointIndex& index, const std::string& folder)
   for (const ShardFileRecord& file : index.files) {
     if (file.step == step) continue;
     const std::string tensor = file.shards.empty() ? "" : ", tensor " + file.shards[0].tensor;
-    return WrongStep(absl::StrCat(folder, tensor), step,
-                     absl::StrCat(file.name, " of step ", file.step));
+    return WrongStep(folder, tensor, step, absl::StrCat(file.name, " of step ", file.step));
   }
   const std::optional<int64_t> named =
       StepOfName(fs::path(folder).lexically_normal().filename().string());
   if (named.has_value() && *named != step)
-    return WrongStep(folder, *named, absl::StrCat("an index of step ", step));
+    return WrongStep(folder, "", *named, absl::StrCat("an index of step ", step));
   return absl::OkStatus();
 }
 
@@ -92,14 +92,14 @@ absl::StatusOr<const FileBytes*> CheckpointShards::OpenFile(size_t i) const {
                              : absl::StrCat("the shards that host '", record.host, "' has"),
          "no such file here",
          record.host.empty()
-             ? std::string(kAnotherCheckpoint)
+             ? AnotherOrCopy(folder_)
              : absl::StrCat("copy ", record.name, " from host '", record.host, "' into ", folder_,
                             ", or begin the run with a disk that all hosts share")});
   }
   WEIR_ASSIGN_OR_RETURN(FileBytes bytes, files_->Map(path, "shards of a checkpoint"));
   if (bytes.size != record.bytes) {
     return Damaged({"W0713", where, absl::StrCat("a file of ", record.bytes, " bytes"),
-                    absl::StrCat(bytes.size, " bytes"), kAnotherCheckpoint});
+                    absl::StrCat(bytes.size, " bytes"), AnotherOrCopy(folder_)});
   }
   opened_[i] = std::move(bytes);
   return &opened_[i];
@@ -127,7 +127,7 @@ absl::StatusOr<const uint8_t*> CheckpointShards::Bytes(const ShardPlace& place, 
           {"W0713", absl::StrCat(PathOf(place.file), ", tensor ", of_shard.tensor),
            absl::StrCat("bytes ", of_shard.begin + at, " to ", of_shard.begin + at + length,
                         " with CRC32C ", SumText(expected)),
-           "bytes with CRC32C " + SumText(found), kAnotherCheckpoint});
+           "bytes with CRC32C " + SumText(found), AnotherOrCopy(folder_)});
     }
     is_checked[chunk].store(true, std::memory_order_relaxed);
   }
@@ -150,7 +150,7 @@ absl::Status CheckpointShards::CheckFile(size_t i) const {
   if (found != record.header_sum) {
     return Damaged({"W0713", PathOf(i) + ", header",
                     "bytes with CRC32C " + SumText(record.header_sum),
-                    "bytes with CRC32C " + SumText(found), kAnotherCheckpoint});
+                    "bytes with CRC32C " + SumText(found), AnotherOrCopy(folder_)});
   }
   for (size_t k = 0; k < record.shards.size(); ++k) {
     const ShardRecord& of_shard = record.shards[k];
@@ -176,7 +176,7 @@ absl::Status CheckpointShards::CheckContent(const std::string& tensor) const {
        absl::StrCat("values with the content sum ", absl::Hex(facts.content, absl::kZeroPad16)),
        absl::StrCat("values with the sum ", absl::Hex(sum, absl::kZeroPad16),
                     ": they were exchanged, moved or rewritten after the run wrote them"),
-       kAnotherCheckpoint});
+       AnotherOrCopy(folder_)});
 }
 
 }  // namespace weir::store

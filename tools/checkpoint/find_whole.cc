@@ -77,7 +77,8 @@ absl::StatusOr<WholeCheckpoint> NewestOf(const std::string& directory,
                   absl::StrCat(Plural(static_cast<int64_t>(steps.size()), "checkpoint"),
                                ", none of them whole; the newest: ",
                                WithoutAdvice(CheckWhole(FolderOf(directory, newest)))),
-                  "a copy of the folder, or `weir checkpoint ls`, which says what each lacks"});
+                  absl::StrCat("a copy of the folder, or `weir checkpoint verify ", directory,
+                               " --all-steps`, which says what is wrong with each")});
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 namespace weir::checkpoint {
 namespace {
 
-constexpr char kEarlier[] = "another checkpoint of the run (`weir checkpoint ls`)";
 constexpr char kAsWeights[] =
     "--init, which starts a new run from its weights, or another checkpoint of the run";
 
@@ -29,7 +28,7 @@ absl::Status CheckCursor(const store::CheckpointShards& from, const TransitionOp
                   "the cursor and the step counters that the run wrote, under their seal",
                   absl::StrCat(cursor.samples, " samples at step ", facts.step, ", update ",
                                facts.optimizer_step, ", under another seal: one of them was reset"),
-                  kEarlier});
+                  store::AnotherCheckpoint(from.folder())});
 }
 
 absl::Status CheckKeys(const store::CheckpointShards& from, const TransitionOptions& options) {
@@ -38,13 +37,14 @@ absl::Status CheckKeys(const store::CheckpointShards& from, const TransitionOpti
   for (const store::RandomKey& key : facts.keys) {
     const std::string where = absl::StrCat(from.folder(), ", random key ", key.name);
     if (!names.insert(key.name).second)
-      return Damaged({"W0719", where, "each key once", "the key twice", kEarlier});
+      return Damaged({"W0719", where, "each key once", "the key twice",
+                      store::AnotherCheckpoint(from.folder())});
     if (key.seal == store::KeySeal(key)) continue;
     return Damaged({"W0719", where, "the key that the run wrote, under its seal",
                     absl::StrCat(key.key,
                                  ", under another seal: it was changed, or exchanged with "
                                  "another key"),
-                    kEarlier});
+                    store::AnotherCheckpoint(from.folder())});
   }
   if (names.empty() && options.purpose == TransitionOptions::Purpose::kResume) {
     return Rejected({"W0719", from.folder() + ", random keys",

@@ -260,6 +260,18 @@ TEST_F(FindWholeTest, ADamagedOneIsPassedOverWithItsFileAndTensorNamed) {
               HasSubstr("Try: " + Path(12) + ", the newest before it that is whole"));
 }
 
+// They may be of another run.
+TEST_F(FindWholeTest, CheckpointsNewerThanTheLatestAreNotTaken) {
+  ASSERT_TRUE(store::PointLatest(folder_.path(), 24).ok());
+  const WholeCheckpoint whole = FindWhole(folder_.path()).value();
+  EXPECT_EQ(whole.path, Path(24));
+  EXPECT_TRUE(whole.warnings.empty());
+  Damage(24);
+  EXPECT_EQ(FindWhole(folder_.path()).value().path, Path(12));
+  EXPECT_THAT(FindWhole(folder_.path()).value().warnings[0],
+              HasSubstr("`weir checkpoint verify " + folder_.path() + " --all-steps`"));
+}
+
 TEST_F(FindWholeTest, ALatestThatNamesNoneCostsNoCheckpoint) {
   std::filesystem::remove_all(Path(36));
   EXPECT_EQ(FindWhole(folder_.path()).value().path, Path(24));

@@ -214,7 +214,10 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
                    "Start from these weights: safetensors, an index of them, or a folder")
       ->type_name("PATH")
       ->check(IsPath());
-  verb->add_option("--resume", options.resume, "Resume from this checkpoint, on any mesh")
+  verb->add_option(
+          "--resume", options.resume,
+          "Resume from this checkpoint, on any mesh; of a folder, from the one that `latest` "
+          "names, or the newest before it that is whole")
       ->type_name("PATH")
       ->check(IsPath());
   verb->add_option("--save", options.save, "Write the weights at the end (safetensors)")
