@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
@@ -72,6 +73,13 @@ std::string OuterFolder(const std::string& directory) {
 std::string LatestText(const std::string& name) {
   return absl::StrCat(name, " ", absl::Hex(Crc32c(name.data(), name.size()), absl::kZeroPad8),
                       "\n");
+}
+
+// Returns whether a name is that of a step, perhaps with too few or too many digits.
+bool IsLikeStep(const std::string& name) {
+  absl::string_view digits = name;
+  return absl::ConsumePrefix(&digits, kStepPrefix) && !digits.empty() &&
+         std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 std::string CommittedText(FileSystem* files, const std::string& directory) {
@@ -183,8 +191,33 @@ absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory, 
                                                Join(directory, StepFolderName(steps.back())))});
 }
 
+absl::Status CheckStepIsThere(const std::string& path, FileSystem* files) {
+  std::string text = path;
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  const fs::path folder = text;
+  const std::string name = folder.filename().string();
+  const FileSystem::Kind kind = files->KindOf(path);
+  const bool is_folder = kind == FileSystem::Kind::kFolder;
+  // A folder of another program may have a name that begins like that of a step.
+  if (is_folder ? !StepOfName(name).has_value() : !IsLikeStep(name)) return absl::OkStatus();
+  const std::string directory =
+      folder.has_parent_path() ? folder.parent_path().string() : std::string(".");
+  if (is_folder) {
+    // The folder of a run may have any name.
+    if (IsFile(files, Join(path, kIndexFile)) || IsFile(files, Join(path, kLatestFile)) ||
+        !CommittedSteps(path, files).empty())
+      return absl::OkStatus();
+    return NoneNamed(files, directory, name + " with its index",
+                     absl::StrCat("none in it, beside ", CommittedText(files, directory)));
+  }
+  if (kind != FileSystem::Kind::kNone || CommittedSteps(directory, files).empty())
+    return absl::OkStatus();
+  return NoneNamed(files, directory, name, CommittedText(files, directory));
+}
+
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, FileSystem* files) {
   if (IsFile(files, Join(path, kIndexFile))) return path;
+  WEIR_RETURN_IF_ERROR(CheckStepIsThere(path, files));
   WEIR_ASSIGN_OR_RETURN(const std::optional<int64_t> step, ReadLatest(path, files));
   if (!step.has_value()) {
     return NoneNamed(files, path, "a checkpoint, or a folder whose `latest` names one",

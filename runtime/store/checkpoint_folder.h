@@ -50,9 +50,14 @@ bool IsCheckpointFolder(const std::string& path);
 bool IsLatestFile(const std::string& path);
 // Returns the folder of the checkpoint that `path` names: the path if it is that of a checkpoint,
 // else the one that its `latest` names. kNotFound (W0711): none is committed, or `latest` names
-// none; the error lists those that are there.
+// none; the error lists those that are there; or an error of CheckStepIsThere.
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path,
                                               FileSystem* files = MachineFiles());
+
+// Checks a path that names a step of a run (DIR/step-000000120). kNotFound (W0711): there is no
+// such folder in DIR, which has other checkpoints, or the folder has no index; the error lists the
+// checkpoints that are there. OK: the checkpoint is there, or the path has another form.
+absl::Status CheckStepIsThere(const std::string& path, FileSystem* files = MachineFiles());
 
 // Returns the files of the checkpoint that `path` names that are in its folder, the index first;
 // none if there is no such checkpoint.

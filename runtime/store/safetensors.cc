@@ -174,6 +174,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
                      "the file that names the newest checkpoint of its folder",
                      "the folder around it"});
   } else {
+    WEIR_RETURN_IF_ERROR(CheckStepIsThere(path));
     WEIR_RETURN_IF_ERROR(reader->AddFile(path));
     WEIR_RETURN_IF_ERROR(reader->TakeMetadata());
   }

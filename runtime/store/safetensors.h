@@ -68,9 +68,9 @@ class StoredElements {
 class SafetensorsReader {
  public:
   // Opens a file, all files of an index (weight_index.h), or a checkpoint folder, of which it reads
-  // only the index. kNotFound: no file. kDataLoss: damaged, see above; or the tensors of the files
-  // are not those of the index, or the files are of two steps (W0047); or an error of
-  // CheckpointShards::Open.
+  // only the index. kNotFound: no file, or see CheckStepIsThere. kDataLoss: damaged, see above; or
+  // the tensors of the files are not those of the index, or the files are of two steps (W0047); or
+  // an error of CheckpointShards::Open.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -113,6 +113,17 @@ std::string ListLeftovers(const std::string& directory, Table* table) {
              : "";
 }
 
+// Returns a line about a `latest` that names no committed checkpoint, or "".
+std::string ProblemOfLatest(const std::string& directory,
+                            const absl::StatusOr<std::optional<int64_t>>& latest,
+                            const std::vector<int64_t>& steps) {
+  if (!latest.ok()) return absl::StrCat(latest.status().message(), "\n");
+  if (!latest->has_value())
+    return absl::StrCat(directory, " has no `latest`: name a checkpoint by its own path\n");
+  if (std::binary_search(steps.begin(), steps.end(), **latest)) return "";
+  return absl::StrCat("`latest` names ", store::StepFolderName(**latest), ", which is not there\n");
+}
+
 }  // namespace
 
 std::string SummaryText(const OpenTensors& opened) {
@@ -156,17 +167,35 @@ absl::StatusOr<std::string> ListText(const std::string& directory) {
                : absl::IsNotFound(sizes) ? before + "incomplete"
                                          : before + "damaged"});
   }
-  if (!latest.ok()) absl::StrAppend(&problems, latest.status().message(), "\n");
-  if (latest.ok() && !latest->has_value()) {
-    absl::StrAppend(&problems, directory, " has no `latest`: name a checkpoint by its own path\n");
-  } else if (latest.ok() && !std::binary_search(steps.begin(), steps.end(), **latest)) {
-    absl::StrAppend(&problems, "`latest` names ", store::StepFolderName(**latest),
-                    ", which is not there\n");
-  }
+  absl::StrAppend(&problems, ProblemOfLatest(directory, latest, steps));
   absl::StrAppend(&problems, ListLeftovers(directory, &table));
   absl::StrAppend(&problems, "looked at: indexes and sizes of files; `weir checkpoint verify ",
                   directory, " --all-steps` also reads the values\n");
   return table.Text() + problems;
+}
+
+Remains RemainsOf(const std::string& directory) {
+  Remains remains;
+  const bool is_in_use = !store::FolderClaim::Check(directory).ok();
+  for (const store::Leftover& leftover : store::LeftoversIn(directory)) {
+    const std::string path = (fs::path(directory) / leftover.name).string();
+    if (leftover.kind == store::Leftover::Kind::kWithoutIndex) {
+      ++remains.num_damaged;
+      absl::StrAppend(&remains.text, path, ": damaged: ", store::CheckStepIsThere(path).message(),
+                      "\n");
+    } else {
+      absl::StrAppend(&remains.text, path,
+                      ": no checkpoint: ", LeftoverText(leftover.kind, is_in_use), "\n");
+    }
+  }
+  // A run that writes there points `latest` to a checkpoint after the checkpoint is committed.
+  const absl::StatusOr<std::optional<int64_t>> latest = store::ReadLatest(directory);
+  const std::vector<int64_t> steps = store::CommittedSteps(directory);
+  if (steps.empty()) return remains;
+  const std::string problem = ProblemOfLatest(directory, latest, steps);
+  remains.has_latest = problem.empty();
+  absl::StrAppend(&remains.text, problem);
+  return remains;
 }
 
 std::string ShowText(const OpenTensors& opened, int64_t rows_max) {

@@ -16,6 +16,15 @@ namespace weir::checkpoint {
 // kNotFound (W0711): the folder has none.
 absl::StatusOr<std::string> ListText(const std::string& directory);
 
+// What is in the folder of a run besides committed checkpoints.
+struct Remains {
+  std::string text;         // a line for each, and one about a `latest` that names no checkpoint
+  int64_t num_damaged = 0;  // steps without an index. A run leaves none: the index comes first
+  bool has_latest = true;   // `latest` names a committed checkpoint
+};
+// A folder that is no run's has no remains.
+Remains RemainsOf(const std::string& directory);
+
 // Returns the facts of a checkpoint and a row for each tensor, at most `rows_max`; 0: all.
 std::string ShowText(const OpenTensors& opened, int64_t rows_max);
 

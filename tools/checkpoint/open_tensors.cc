@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/checkpoint_metadata.h"
@@ -27,7 +28,8 @@ absl::StatusOr<OpenTensors> Open(const std::string& path) {
   const absl::StatusOr<std::string> named = weights::WeightFileOf(path);
   // A folder without weights of any kind is taken for one of checkpoints.
   std::error_code error;
-  if (!named.ok() && std::filesystem::is_directory(path, error))
+  const std::optional<Problem> problem = ProblemOf(named.status());
+  if (problem.has_value() && problem->code == "W0049" && std::filesystem::is_directory(path, error))
     return store::ResolveCheckpoint(path).status();
   WEIR_RETURN_IF_ERROR(named.status());
   WEIR_ASSIGN_OR_RETURN(opened.reader, store::SafetensorsReader::Open(*named));

@@ -25,6 +25,7 @@ namespace weir::cli {
 namespace {
 
 constexpr int64_t kRowsShown = 40;
+constexpr int kExitDiffers = 1;  // as of diff
 
 struct CheckpointArguments {
   std::string path, other, out;
@@ -84,13 +85,24 @@ absl::Status VerifyOne(const std::string& path, const CheckpointArguments& argum
   return absl::OkStatus();
 }
 
+// Says what is in the folder besides checkpoints. A step without its index counts as damaged.
+int64_t SayRemains(const std::string& path, CliContext* context) {
+  const checkpoint::Remains remains = checkpoint::RemainsOf(path);
+  *context->out << remains.text;
+  if ((remains.num_damaged > 0 || !remains.has_latest) && context->exit_code == 0)
+    context->exit_code = ExitCode(absl::DataLossError(""));
+  return remains.num_damaged;
+}
+
 absl::Status Verify(const CheckpointArguments& arguments, CliContext* context) {
-  if (!arguments.all_steps) return VerifyOne(arguments.path, arguments, context);
-  const std::vector<int64_t> steps = store::CommittedSteps(arguments.path);
-  if (steps.empty()) return checkpoint::ListText(arguments.path).status();
+  if (!arguments.all_steps) {
+    const absl::Status status = VerifyOne(arguments.path, arguments, context);
+    SayRemains(arguments.path, context);
+    return status;
+  }
   // All rows go to one stream, so that a reader sees them in their order.
-  size_t num_sound = 0;
-  for (const int64_t step : steps) {
+  int64_t num_sound = 0, num_damaged = 0;
+  for (const int64_t step : store::CommittedSteps(arguments.path)) {
     const std::string path =
         (std::filesystem::path(arguments.path) / store::StepFolderName(step)).string();
     const absl::Status status = VerifyOne(path, arguments, context);
@@ -98,10 +110,17 @@ absl::Status Verify(const CheckpointArguments& arguments, CliContext* context) {
       ++num_sound;
       continue;
     }
+    if (std::error_code error; !std::filesystem::exists(path, error)) {
+      *context->out << path << ": removed by a run meanwhile\n";
+      continue;
+    }
+    ++num_damaged;
     *context->out << path << ": damaged: " << status.message() << "\n";
     if (context->exit_code == 0) context->exit_code = ExitCode(status);
   }
-  *context->out << num_sound << " sound, " << steps.size() - num_sound << " damaged\n";
+  num_damaged += SayRemains(arguments.path, context);
+  if (num_sound + num_damaged == 0) return checkpoint::ListText(arguments.path).status();
+  *context->out << num_sound << " sound, " << num_damaged << " damaged\n";
   return absl::OkStatus();
 }
 
@@ -110,6 +129,7 @@ absl::Status Compare(const CheckpointArguments& arguments, CliContext* context) 
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors b, checkpoint::Open(arguments.other));
   WEIR_ASSIGN_OR_RETURN(const checkpoint::CheckpointDiff diff, checkpoint::Diff(a, b));
   *context->out << checkpoint::DiffText(diff, arguments.all ? 0 : kRowsShown);
+  if (!diff.tensors.empty()) context->exit_code = kExitDiffers;
   return absl::OkStatus();
 }
 
@@ -237,11 +257,13 @@ void AddReaders(CLI::App* app, CliContext* context) {
                  "Only the files on this host, where hosts share no disk");
 
   auto diff = std::make_shared<CheckpointArguments>();
-  verb = AddVerb(app, context, "diff",
-                 "Compare two checkpoints tensor by tensor, whatever their layouts are",
-                 "  weir checkpoint diff run/step-000000100 run/step-000000120\n"
-                 "  weir checkpoint diff run model.safetensors",
-                 [=] { return Compare(*diff, context); });
+  verb =
+      AddVerb(app, context, "diff",
+              "Compare two checkpoints tensor by tensor, whatever their layouts are. The exit code "
+              "is 0 if they are equal, and 1 if they differ",
+              "  weir checkpoint diff run/step-000000100 run/step-000000120\n"
+              "  weir checkpoint diff run model.safetensors",
+              [=] { return Compare(*diff, context); });
   AddPath(verb, "A", &diff->path, kAnyCheckpoint);
   AddPath(verb, "B", &diff->other, "Likewise");
   verb->add_flag("--all", diff->all,

@@ -669,44 +669,6 @@ TEST(CliTest, AModelWithoutALossIsCheckedPlannedAndRunButNotTrained) {
   EXPECT_THAT(Weir({"eval", job}).err, HasSubstr("W0622"));
 }
 
-TEST(CliTest, CheckpointsAreImportedListedCheckedAndConverted) {
-  const std::string job = SmallJob(), file = PathFor("states.safetensors"), run = PathFor("run");
-  ASSERT_EQ(Weir({"train", job, "--threads", "1", "--save", file}).code, 0);
-  const Outcome imported = Weir({"checkpoint", "import", file, "-o", run});
-  ASSERT_EQ(imported.code, 0) << imported.err;
-  EXPECT_THAT(imported.out, HasSubstr("step-000000003: "));
-  EXPECT_THAT(Weir({"checkpoint", "ls", run}).out, HasSubstr("latest"));
-  EXPECT_THAT(
-      Weir({"checkpoint", "ls", file}).err,
-      AllOf(HasSubstr("W0711"), HasSubstr("found a file"), HasSubstr("Try: weir checkpoint show")));
-  EXPECT_THAT(Weir({"checkpoint", "show", run}).out, HasSubstr("F32"));
-  EXPECT_THAT(Weir({"checkpoint", "verify", run}).out, HasSubstr("sound"));
-  EXPECT_THAT(Weir({"checkpoint", "diff", run, file}).out, HasSubstr("equal"));
-  EXPECT_EQ(Weir({"train", job, "--threads", "1", "--init", run}).code, 0);
-  const Outcome resumed = Weir({"train", job, "--resume", run, "--steps", "9"});
-  EXPECT_EQ(resumed.code, 65) << "weights alone are no checkpoint";
-  const std::string exported = PathFor("exported.safetensors");
-  EXPECT_EQ(Weir({"checkpoint", "export", run, "--safetensors", "-o", exported}).code, 0);
-  EXPECT_THAT(Weir({"weights", "check", job, exported}).out, HasSubstr("fits"));
-  const std::string shards = run + "/step-000000003/rank-00000.safetensors";
-  std::string bytes = ReadFile(shards);
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  WriteFile("run/step-000000003/rank-00000.safetensors", bytes);
-  const Outcome damaged = Weir({"checkpoint", "verify", run});
-  EXPECT_EQ(damaged.code, 66);
-  EXPECT_THAT(damaged.err, AllOf(HasSubstr("W0713"), HasSubstr("tensor ")));
-  EXPECT_EQ(Weir({"train", job, "--init", run}).code, 66);
-  std::filesystem::copy(run + "/step-000000003", run + "/step-000000004");
-  ASSERT_EQ(Weir({"checkpoint", "import", file, "-o", run, "--overwrite"}).code, 0);
-  const Outcome all = Weir({"checkpoint", "verify", run, "--all-steps"});
-  EXPECT_EQ(all.code, 66);
-  EXPECT_EQ(all.err, "");
-  EXPECT_THAT(all.out,
-              AllOf(HasSubstr("step-000000003: sound: "), HasSubstr("step-000000004: damaged: W07"),
-                    EndsWith("1 sound, 1 damaged\n")));
-  EXPECT_EQ(std::count(all.out.begin(), all.out.end(), '\n'), 3);
-}
-
 std::string NpyFile(const std::string& name, const std::string& descr, const std::string& shape,
                     const std::string& data) {
   const std::string dict =

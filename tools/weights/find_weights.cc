@@ -54,6 +54,7 @@ absl::StatusOr<std::string> FileInFolder(const std::string& folder) {
     if (fs::is_regular_file(fs::path(folder) / name, ignored))
       return (fs::path(folder) / name).string();
   }
+  WEIR_RETURN_IF_ERROR(store::CheckStepIsThere(folder));
   for (const std::string& name : found) {
     const std::string index = store::IndexOfShard((fs::path(folder) / name).string());
     if (!index.empty()) WEIR_RETURN_IF_ERROR(store::CheckIndexIsThere(index));

@@ -1,0 +1,156 @@
+// weir checkpoint, from a run to its files and back.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
+#include "tools/cli/cli_testing.h"
+
+namespace weir::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class CheckpointVerbsTest : public ::testing::Test {
+ protected:
+  // A job of 6 steps, its weights after 3 of them, and a folder with these weights as a checkpoint.
+  CheckpointVerbsTest() {
+    const Outcome zoo =
+        Weir({"zoo", "mlp", "--pixels", "16", "--hidden", "8", "--batch", "8", "--steps", "6"});
+    EXPECT_EQ(zoo.code, 0) << zoo.err;
+    folder_.Write("job.textproto", zoo.out);
+    const Outcome trained =
+        Weir({"train", job(), "--threads", "1", "--steps", "3", "--save", weights()});
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    const Outcome imported = Weir({"checkpoint", "import", weights(), "-o", run()});
+    EXPECT_EQ(imported.code, 0) << imported.err;
+    EXPECT_THAT(imported.out, HasSubstr("step-000000003: "));
+  }
+
+  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
+  std::string job() const { return Path("job.textproto"); }
+  std::string weights() const { return Path("weights.safetensors"); }
+  std::string run() const { return Path("run"); }
+  static std::string ReadFile(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
+  // Turns a bit of a value of the checkpoint.
+  void Damage() const {
+    const std::string shards = "run/step-000000003/rank-00000.safetensors";
+    std::string bytes = ReadFile(Path(shards));
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    folder_.Write(shards, bytes);
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(CheckpointVerbsTest, CheckpointsAreListedCheckedAndConverted) {
+  EXPECT_THAT(Weir({"checkpoint", "ls", run()}).out, HasSubstr("latest"));
+  EXPECT_THAT(
+      Weir({"checkpoint", "ls", weights()}).err,
+      AllOf(HasSubstr("W0711"), HasSubstr("found a file"), HasSubstr("Try: weir checkpoint show")));
+  EXPECT_THAT(Weir({"checkpoint", "show", run()}).out, HasSubstr("F32"));
+  EXPECT_THAT(Weir({"checkpoint", "verify", run()}).out, HasSubstr("sound"));
+  EXPECT_EQ(Weir({"train", job(), "--threads", "1", "--init", run()}).code, 0);
+  const Outcome resumed = Weir({"train", job(), "--resume", run(), "--steps", "9"});
+  EXPECT_EQ(resumed.code, 65) << "weights alone are no checkpoint";
+  const std::string exported = Path("exported.safetensors");
+  EXPECT_EQ(Weir({"checkpoint", "export", run(), "--safetensors", "-o", exported}).code, 0);
+  EXPECT_THAT(Weir({"weights", "check", job(), exported}).out, HasSubstr("fits"));
+}
+
+TEST_F(CheckpointVerbsTest, DamageIsFoundAndCounted) {
+  Damage();
+  const Outcome damaged = Weir({"checkpoint", "verify", run()});
+  EXPECT_EQ(damaged.code, 66);
+  EXPECT_THAT(damaged.err, AllOf(HasSubstr("W0713"), HasSubstr("tensor "),
+                                 HasSubstr("`weir checkpoint verify " + run() + " --all-steps`")));
+  EXPECT_EQ(Weir({"train", job(), "--init", run()}).code, 66);
+  std::filesystem::copy(run() + "/step-000000003", run() + "/step-000000004");
+  ASSERT_EQ(Weir({"checkpoint", "import", weights(), "-o", run(), "--overwrite"}).code, 0);
+  const Outcome all = Weir({"checkpoint", "verify", run(), "--all-steps"});
+  EXPECT_EQ(all.code, 66);
+  EXPECT_EQ(all.err, "");
+  EXPECT_THAT(all.out,
+              AllOf(HasSubstr("step-000000003: sound: "), HasSubstr("step-000000004: damaged: W07"),
+                    EndsWith("1 sound, 1 damaged\n")));
+  EXPECT_EQ(std::count(all.out.begin(), all.out.end(), '\n'), 3);
+}
+
+TEST_F(CheckpointVerbsTest, AStepWithoutItsIndexIsDamagedAndARestIsSaid) {
+  std::filesystem::create_directory(run() + "/step-000000009.partial-0123456789abcdef");
+  const Outcome rest = Weir({"checkpoint", "verify", run(), "--all-steps"});
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.out, AllOf(HasSubstr(".partial-0123456789abcdef: no checkpoint: left over"),
+                              EndsWith("1 sound, 0 damaged\n")));
+  std::filesystem::create_directory(run() + "/step-000000009");
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, std::vector<std::string>{"--all-steps"}}) {
+    std::vector<std::string> command = {"checkpoint", "verify", run()};
+    command.insert(command.end(), more.begin(), more.end());
+    const Outcome verified = Weir(command);
+    EXPECT_EQ(verified.code, 66);
+    EXPECT_THAT(verified.out, AllOf(HasSubstr("step-000000003: sound: "),
+                                    HasSubstr("step-000000009: damaged: W0711"),
+                                    HasSubstr("step-000000009 with its index; found none in it")));
+    EXPECT_THAT(verified.out, EndsWith(more.empty() ? "\n" : "1 sound, 1 damaged\n"));
+  }
+  EXPECT_THAT(Weir({"checkpoint", "show", run() + "/step-000000009"}).err,
+              HasSubstr("found none in it, beside step-000000003"));
+}
+
+TEST_F(CheckpointVerbsTest, AllStepsLookAtLatestToo) {
+  std::filesystem::remove(run() + "/latest");
+  const Outcome nameless = Weir({"checkpoint", "verify", run(), "--all-steps"});
+  EXPECT_EQ(nameless.code, 66);
+  EXPECT_THAT(nameless.out, AllOf(HasSubstr("has no `latest`"), EndsWith("1 sound, 0 damaged\n")));
+  std::filesystem::remove(run() + "/step-000000003/index.pb");
+  const Outcome none = Weir({"checkpoint", "verify", run(), "--all-steps"});
+  EXPECT_EQ(none.code, 66);
+  EXPECT_THAT(none.out,
+              AllOf(HasSubstr("beside no committed checkpoint"), EndsWith("0 sound, 1 damaged\n")));
+}
+
+TEST_F(CheckpointVerbsTest, AStepThatIsNotThereNamesThoseThatAre) {
+  for (const char* name : {"/step-000000040", "/step-00000040", "/step-3", "/step-000000040/"}) {
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"checkpoint", "show"},
+                                                    {"checkpoint", "verify"},
+                                                    {"train", job(), "--init"},
+                                                    {"train", job(), "--resume"}}) {
+      std::vector<std::string> whole = command;
+      whole.push_back(run() + name);
+      const Outcome missing = Weir(whole);
+      EXPECT_EQ(missing.code, 66) << missing.err;
+      EXPECT_THAT(missing.err,
+                  AllOf(HasSubstr("W0711 at " + run() + ":"), HasSubstr("found step-000000003"),
+                        HasSubstr("Try: a committed checkpoint by its own path, " + run() +
+                                  "/step-000000003")));
+    }
+  }
+}
+
+TEST_F(CheckpointVerbsTest, DiffEndsWithZeroIfEqualAndOneIfNot) {
+  const Outcome equal = Weir({"checkpoint", "diff", run(), weights()});
+  EXPECT_THAT(equal.out, StartsWith("equal"));
+  EXPECT_EQ(equal.code, 0);
+  const std::string other = Path("other.safetensors");
+  ASSERT_EQ(Weir({"train", job(), "--threads", "1", "--steps", "1", "--save", other}).code, 0);
+  const Outcome differs = Weir({"checkpoint", "diff", run(), other});
+  EXPECT_THAT(differs.out, HasSubstr("differ"));
+  EXPECT_EQ(differs.code, 1);
+  EXPECT_EQ(differs.err, "");
+  EXPECT_EQ(Weir({"checkpoint", "diff", run(), Path("none.safetensors")}).code, 66);
+}
+
+}  // namespace
+}  // namespace weir::cli
