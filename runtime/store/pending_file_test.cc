@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,30 @@ class PendingFileTest : public ::testing::Test {
   }
   const TemporaryFolder folder_;
 };
+
+TEST_F(PendingFileTest, ASealedFileHasItsNameOnlyOnceItIsCommitted) {
+  const auto write = [](std::ostream& out) {
+    out << "new";
+    return absl::OkStatus();
+  };
+  Put(Path("a"), "old");
+  { EXPECT_TRUE(SealedFile::Seal(Path("a"), write).ok()); }
+  const std::unique_ptr<SealedFile> sealed = SealedFile::Seal(Path("a"), write).value();
+  EXPECT_EQ(Text(Path("a")), "old");
+  EXPECT_EQ(sealed->Commit(), absl::OkStatus());
+  EXPECT_EQ(Text(Path("a")), "new");
+  EXPECT_EQ(Names(), std::set<std::string>{"a"});
+}
+
+TEST_F(PendingFileTest, ARemovedFileLeavesTheLinkThatNamesIt) {
+  Put(Path("a"), "old");
+  std::filesystem::create_symlink("a", Path("link"));
+  EXPECT_EQ(RemovePublished(Path("link")), 0);
+  EXPECT_EQ(Names(), std::set<std::string>{"link"});
+  EXPECT_EQ(RemovePublished(Path("link")), 0) << "there is nothing to remove";
+  EXPECT_EQ(Replace(Path("link"), "new"), absl::OkStatus());
+  EXPECT_EQ(Text(Path("a")), "new");
+}
 
 TEST_F(PendingFileTest, ANewFileHasWhatTheUmaskLeavesAndAReplacedOneItsMode) {
   for (mode_t mask : {022, 077, 007}) {

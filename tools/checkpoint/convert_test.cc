@@ -129,6 +129,10 @@ TEST_F(ConvertTest, ALargeExportHasSeveralFilesAndAnIndexThatReadersFollow) {
   const CheckpointDiff diff = DiffTo(paths->back());
   EXPECT_EQ(diff.equal, 2);
   EXPECT_THAT(DiffText(diff, 0), HasSubstr("layers.0.wq/adam_m"));
+  EXPECT_THAT(SummaryText(opened), HasSubstr("in 2 files, step 12"));
+  std::filesystem::remove(paths->back());
+  EXPECT_THAT(std::string(OpenSound(folder_.path()).status().message()),
+              HasSubstr("W0047 at " + paths->back()));
 }
 
 // Lets files of this process have at most so many bytes, as a disk with too little room would.

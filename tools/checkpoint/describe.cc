@@ -15,6 +15,7 @@
 #include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/stored_dtype.h"
+#include "runtime/store/weight_index.h"
 
 namespace weir::checkpoint {
 namespace {
@@ -63,7 +64,10 @@ std::string SizeText(int64_t bytes) { return BytesText(static_cast<double>(bytes
 // Returns "4", or "2 of 4" if other hosts have the rest.
 std::string FilesText(const OpenTensors& opened) {
   const store::CheckpointShards* const shards = opened.reader->shards();
-  if (shards == nullptr) return "1";
+  if (shards == nullptr) {
+    const std::vector<std::string> files = store::FilesOfWeights(opened.reader->path());
+    return absl::StrCat(std::max<size_t>(1, files.size() - 1));  // an index is no such file
+  }
   size_t here = 0;
   const size_t all = shards->index().files.size();
   for (const store::ShardFileRecord& file : shards->index().files) {
