@@ -14,6 +14,8 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_folder.h"
 #include "tools/cli/cli.h"
 
 namespace weir::cli {
@@ -215,6 +217,23 @@ TEST_F(CheckTest, WhatTrainRefusesCheckRefusesWithTheSameWordsAndNothingIsTraine
     EXPECT_EQ(trained.code, checked.code) << trained.err;
     EXPECT_THAT(trained.err, HasSubstr(checked.err.substr(checked.err.find("weir: W"))));
     EXPECT_FALSE(Exists(metrics)) << "something was trained, or its files begun";
+  }
+}
+
+TEST_F(CheckTest, WhatReadsNoCheckpointIsRefusedBeforeTheCheckpointToResumeIsSought) {
+  const TemporaryFolder folder;
+  const std::string images = ImageJob(), empty = folder.PathFor("empty");
+  std::filesystem::create_directory(empty);
+  const std::string weights = folder.Write("w.safetensors", "");
+  const auto other =
+      store::FolderClaim::Take(folder.PathFor("busy"), store::FolderClaim::Absent::kMake).value();
+  for (const std::string verb : {"check", "train"}) {
+    SCOPED_TRACE(verb);
+    EXPECT_THAT(Weir({verb, images, "--resume", empty}).err, HasSubstr("W0711"));
+    EXPECT_THAT(Weir({verb, images, "--resume", empty, "--init", weights}).err, HasSubstr("W0074"));
+    EXPECT_THAT(
+        Weir({verb, images, "--resume", empty, "--checkpoint", folder.PathFor("busy/")}).err,
+        HasSubstr("W0741"));
   }
 }
 

@@ -473,6 +473,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   proto::Job& job = read.job;
   const proto::Job written = job;
   console::Console* const console = run->console;
+  // The checks that read no checkpoint come first.
+  WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.options.checkpoint));
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
   for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
   launch::SignalWatch* const signals = run->signals;
@@ -641,9 +643,9 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   WEIR_RETURN_IF_ERROR(arguments.CheckRestarts(found));
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   WEIR_RETURN_IF_ERROR(arguments.CheckReplicas(read.job));
+  WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.options.checkpoint));
   WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
   for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
-  WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.options.checkpoint));
   arguments.options.costs = &read.costs.model();
   arguments.options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   arguments.options.processes = arguments.fleet.processes;

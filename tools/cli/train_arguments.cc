@@ -24,6 +24,7 @@
 #include "tools/launch/placement.h"
 #include "tools/sim/product_ways.h"
 #include "tools/train/output_paths.h"
+#include "tools/train/prepare_training.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -465,6 +466,7 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
   WEIR_ASSIGN_OR_RETURN(read.job, job.Read());
   options.job_file = job.path == "-" ? "" : job.path;
   ReadCheckpointEvery(checkpoint_every, &options);
+  WEIR_RETURN_IF_ERROR(train::CheckOptions(options));
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
   }

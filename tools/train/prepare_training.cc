@@ -45,29 +45,6 @@ int64_t RanksProven(int64_t ranks) {
   return std::min<int64_t>(ranks, std::clamp<int64_t>(16384 / ranks, 1, 64));
 }
 
-absl::Status CheckFlags(const TrainOptions& options) {
-  if (!options.init.empty() && !options.resume.empty()) {
-    return Rejected({"W0074", "--init and --resume", "one of them", "both",
-                     "--resume alone: a checkpoint holds the weights"});
-  }
-  const bool is_repeated = options.checkpoint_every > 0 || options.checkpoint_every_seconds > 0;
-  if (is_repeated && options.checkpoint.empty()) {
-    return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
-  }
-  if (IsFolderPath(options.checkpoint)) return absl::OkStatus();
-  for (const auto& [flag, value] :
-       {std::make_pair("--keep", options.keep), std::make_pair("--keep-every", options.keep_every),
-        std::make_pair("--checkpoint-bandwidth", options.checkpoint_bandwidth)}) {
-    if (value <= 0) continue;
-    return Rejected(
-        {"W0074", flag, "--checkpoint with a folder beside it",
-         options.checkpoint.empty() ? "no path" : "the file " + options.checkpoint,
-         absl::StrCat("--checkpoint ", options.checkpoint.empty() ? "DIR" : options.checkpoint,
-                      "/, whose / at the end says that it is a folder")});
-  }
-  return absl::OkStatus();
-}
-
 // A run without steps is only useful to write weights: the first weights, or those of a checkpoint.
 absl::Status CheckSteps(const proto::Job& job, const TrainOptions& options) {
   if (job.training().steps() > 0 || !options.save.empty() || !options.checkpoint.empty())
@@ -208,7 +185,7 @@ class Preparation {
 
   absl::StatusOr<PreparedTraining> Run() {
     WEIR_RETURN_IF_ERROR(compiler::CheckHasLoss(job_));
-    WEIR_RETURN_IF_ERROR(CheckFlags(options_));
+    WEIR_RETURN_IF_ERROR(CheckOptions(options_));
     if (scope_.data == PrepareScope::Data::kOpen) {
       WEIR_ASSIGN_OR_RETURN(prepared_.dataset, OpenJobData(job_));
     }
@@ -436,6 +413,29 @@ std::string ObstacleToNccl(const proto::Job& job, int processes, int hosts,
   if (status.ok()) return "";
   const std::optional<Problem> problem = ProblemOf(status);
   return problem.has_value() ? problem->found : std::string(status.message());
+}
+
+absl::Status CheckOptions(const TrainOptions& options) {
+  if (!options.init.empty() && !options.resume.empty()) {
+    return Rejected({"W0074", "--init and --resume", "one of them", "both",
+                     "--resume alone: a checkpoint holds the weights"});
+  }
+  const bool is_repeated = options.checkpoint_every > 0 || options.checkpoint_every_seconds > 0;
+  if (is_repeated && options.checkpoint.empty()) {
+    return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
+  }
+  if (IsFolderPath(options.checkpoint)) return absl::OkStatus();
+  for (const auto& [flag, value] :
+       {std::make_pair("--keep", options.keep), std::make_pair("--keep-every", options.keep_every),
+        std::make_pair("--checkpoint-bandwidth", options.checkpoint_bandwidth)}) {
+    if (value <= 0) continue;
+    return Rejected(
+        {"W0074", flag, "--checkpoint with a folder beside it",
+         options.checkpoint.empty() ? "no path" : "the file " + options.checkpoint,
+         absl::StrCat("--checkpoint ", options.checkpoint.empty() ? "DIR" : options.checkpoint,
+                      "/, whose / at the end says that it is a folder")});
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const TrainOptions& options,

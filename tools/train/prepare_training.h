@@ -61,6 +61,9 @@ absl::Status CheckCollectives(const proto::Job& job, int num_ranks, int processe
 std::string ObstacleToNccl(const proto::Job& job, int processes, int hosts,
                            PrepareScope::Machine machine);
 
+// Checks that the options go together, and reads no file. kInvalidArgument: W0074.
+absl::Status CheckOptions(const TrainOptions& options);
+
 struct PreparedEvaluation {
   std::shared_ptr<const store::Dataset> dataset;
   std::shared_ptr<const compiler::LogicalPlan> plan;
