@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "runtime/limits/process_limits.h"
@@ -36,8 +38,9 @@ int main(int argc, char** argv) {
   weir::limits::ReportLimitsAtTheEnd(is_worker ? weir::limits::OnTimeUp::kEndAtOnce
                                                : weir::limits::OnTimeUp::kEndInOrder);
   ::sigaction(SIGHUP, &hangup_of_parent, nullptr);
+  const std::string program = argc > 0 ? argv[0] : "weir";
   const char* sandbox = std::getenv("WEIR_SANDBOX");
   const bool off = sandbox != nullptr && absl::string_view(sandbox) == "off";
   return weir::cli::RunCli(std::vector<std::string>(argv + 1, argv + argc), std::cout, std::cerr,
-                           off ? weir::cli::CliSandbox::kOff : weir::cli::CliSandbox::kOn);
+                           off ? weir::cli::CliSandbox::kOff : weir::cli::CliSandbox::kOn, program);
 }

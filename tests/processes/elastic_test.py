@@ -202,7 +202,7 @@ class Elastic(weir_jobs.FailureCase):
         self.assertEqual(ended.code, KILLED, ended.err)
         self.assertRegex(ended.err, r"WARNING: the other processes could not go on: .*text\.txt")
         self.assertIn("the job does not start again: the job failed 1 time within 3600 s", ended.err)
-        self.assertRegex(ended.err.splitlines()[-1], r"^to go on from the last checkpoint: weir train job\.textproto "
+        self.assertRegex(ended.err.splitlines()[-1], r"^to go on from the last checkpoint: \S+ train job\.textproto "
                                                      r"--mesh dp=2,tp=2 .* --resume checkpoints/step-\d+$")
 
     def test_a_limit_ends_the_job_with_the_code_of_the_failure(self):

@@ -123,7 +123,7 @@ class Restart(weir_jobs.FailureCase):
         ended = job.wait()
         self.assertEqual(ended.code, KILLED, ended.err)
         words = shlex.split(ended.err.splitlines()[-1].removeprefix("to go on from the last checkpoint: "))
-        self.assertEqual(words[:3], ["weir", "train", "job.textproto"], ended.err)
+        self.assertEqual(words[:3], [self.place.program, "train", "job.textproto"], ended.err)
         self.assertEqual(words[-2], "--resume", ended.err)
         self.assertRegex(words[-1], r"^checkpoints/step-\d+$")
         self.expect_results_of_no_failure(self.place.start(*words[3:]).wait())

@@ -320,9 +320,10 @@ CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
 }
 
 int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err,
-           CliSandbox sandbox) {
+           CliSandbox sandbox, const std::string& program) {
   CliContext context;
   context.sandbox = sandbox;
+  context.program = program;
   context.arguments = args;
   console::PrintableStream printable_out(&out), printable_err(&err);
   context.out = &printable_out;

@@ -22,10 +22,11 @@ inline constexpr int kExitNonfinite = 3;
 // leave the sandbox.
 enum class CliSandbox : uint8_t { kOff, kOn };
 
-// Runs the command line `args`, which does not include the program's name. Results go to `out`;
+// Runs the command line `args`, which does not include the program's name; `program` is that name
+// as the user has typed it, for commands that Weir advises. Results go to `out`;
 // errors, progress and warnings go to `err`. Both are free of control characters
 // (runtime/base/printable_text.h), except for the output of `generate` if `out` is not a terminal.
 int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err,
-           CliSandbox sandbox = CliSandbox::kOff);
+           CliSandbox sandbox = CliSandbox::kOff, const std::string& program = "weir");
 
 }  // namespace weir::cli

@@ -48,9 +48,6 @@
 namespace weir::cli {
 namespace {
 
-constexpr char kEndedAfterTheWork[] =
-    "WARNING: that came after the last step, when every file was written: nothing is lost, and the "
-    "job does not start again";
 constexpr char kStaysSmall[] =
     "the mesh stays small from here on: to have that of the job again, end this run (Ctrl-C) and "
     "start it with --resume";
@@ -348,12 +345,10 @@ std::string LastCheckpoint(const train::RunStanding& standing, const train::Trai
 
 // Names the command that takes up a run that has ended for good, if there is a checkpoint.
 void SayHowToGoOn(const CliContext& context, const train::RunStanding& standing,
-                  const train::TrainOptions& options, OngoingRun* run) {
-  const std::string last = LastCheckpoint(standing, options);
+                  const TrainArguments& arguments, OngoingRun* run) {
+  const std::string last = LastCheckpoint(standing, arguments.options);
   if (last.empty()) return;
-  Tell(
-      absl::StrCat("to go on from the last checkpoint: ", CommandToResume(context.arguments, last)),
-      run);
+  Tell(HowToGoOn({context.program, context.arguments, arguments.job.path}, last), run);
 }
 
 // Decides after a failure of a process whether all processes start again, and says so. If they do,
@@ -599,7 +594,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     trained = TrainOnce(job, options, run, &report, context);
     // Every step is done and every file is written, whatever ends after that.
     if (trained.ok()) {
-      if (!report.text.empty()) Tell(kEndedAfterTheWork, run);
+      if (!report.text.empty()) Tell(EndedAfterTheWork(trained->incomplete), run);
       break;
     }
     SayWhyItEnded(trained.status(), failures, &report, run);
@@ -611,7 +606,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       if (options.processes > 0) options.processes = processes.processes;
       continue;
     }
-    SayHowToGoOn(*context, standing, options, run);
+    SayHowToGoOn(*context, standing, arguments, run);
     run->failure = report.text;
     context->exit_code = failures.is_ended_by_signal ? launch::kExitInterrupted : report.exit_code;
     return absl::OkStatus();

@@ -25,6 +25,7 @@ enum class Reader : uint8_t { kPeople, kProgram };
 struct CliContext {
   std::ostream* out = nullptr;         // printable: control characters are escaped
   std::ostream* err = nullptr;         // likewise
+  std::string program;                 // its name as typed
   std::vector<std::string> arguments;  // as typed, behind the name of the program
   // The streams behind `out` and `err`, for raw bytes and for a Console, which escapes by itself.
   std::ostream* raw_out = nullptr;

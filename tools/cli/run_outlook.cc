@@ -4,6 +4,7 @@
 #include <cctype>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -24,22 +25,50 @@ std::string ForShell(const std::string& word) {
 
 bool NamesStart(absl::string_view flag) { return flag == "--resume" || flag == "--init"; }
 
-}  // namespace
-
-std::string CommandToResume(const std::vector<std::string>& arguments,
-                            const std::string& checkpoint) {
-  std::vector<std::string> words = {"weir"};
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    if (NamesStart(word)) {
+std::string CommandToResume(const TypedCommand& command, const std::string& checkpoint) {
+  std::vector<std::string> words = {ForShell(command.program)};
+  const std::string resume = absl::StrCat("--resume ", ForShell(checkpoint));
+  bool has_options = true;  // before "--", behind which each word is the job
+  for (size_t i = 0; i < command.arguments.size(); ++i) {
+    const std::string& word = command.arguments[i];
+    if (has_options && word == "--") {
+      has_options = false;
+      words.push_back(resume);
+    }
+    if (has_options && NamesStart(word)) {
       ++i;  // its value
-    } else if (!NamesStart(word.substr(0, word.find('=')))) {
+    } else if (!has_options || !NamesStart(word.substr(0, word.find('=')))) {
       words.push_back(ForShell(word));
     }
   }
-  words.push_back("--resume");
-  words.push_back(ForShell(checkpoint));
+  if (has_options) words.push_back(resume);
   return absl::StrJoin(words, " ");
+}
+
+// Returns what the user must do beside the command, if nobody can read the job a second time.
+std::string HowToGiveJob(const std::string& job) {
+  if (job == "-" || job == "/dev/stdin") return ", with the same job on standard input again";
+  const bool is_stream =
+      absl::StartsWith(job, "/dev/fd/") || absl::StartsWith(job, "/proc/self/fd/");
+  return is_stream ? absl::StrCat(", with the same job in the place of ", job) : "";
+}
+
+}  // namespace
+
+std::string HowToGoOn(const TypedCommand& command, const std::string& checkpoint) {
+  return absl::StrCat("to go on from the last checkpoint", HowToGiveJob(command.job), ": ",
+                      CommandToResume(command, checkpoint));
+}
+
+std::string EndedAfterTheWork(const std::vector<std::string>& incomplete) {
+  if (incomplete.empty()) {
+    return "WARNING: that came after the last step, when every file was written: nothing is lost, "
+           "and the job does not start again";
+  }
+  return absl::StrCat(
+      "WARNING: that came after the last step: no step is lost, and the job does not start again. "
+      "Not complete: ",
+      absl::StrJoin(incomplete, ", "));
 }
 
 std::string GrowthOutlook(const launch::GrowthPolicy& growth, const launch::RestartPolicy& restarts,

@@ -12,11 +12,21 @@
 
 namespace weir::cli {
 
-// Returns the command line that takes up a run from `checkpoint`, for a shell: the one that has
-// started the run, with --resume in the place of its --resume or --init. `arguments` are the words
-// behind the name of the program.
-std::string CommandToResume(const std::vector<std::string>& arguments,
-                            const std::string& checkpoint);
+// The command line that has started a run, as the user has typed it.
+struct TypedCommand {
+  std::string program;                 // "weir", "bazel-bin/tools/weir"
+  std::vector<std::string> arguments;  // the words behind the program
+  std::string job;                     // the JOB among them
+};
+
+// Returns the line that names the command which takes up the run from `checkpoint`, for a shell:
+// the one that has started the run, with --resume in the place of its --resume or --init. If that
+// command has read the job from a stream, the line says that the job must be given again.
+std::string HowToGoOn(const TypedCommand& command, const std::string& checkpoint);
+
+// Returns a warning about a process that has ended after the last step. `incomplete`: the outputs
+// of the run that lack something.
+std::string EndedAfterTheWork(const std::vector<std::string>& incomplete);
 
 // Returns a line on when a mesh that has become smaller grows again, and which option says so.
 // Call after growth.NoteSmaller or NoteRefused. Times are monotonic.

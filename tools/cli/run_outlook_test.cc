@@ -1,5 +1,6 @@
 #include "tools/cli/run_outlook.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -8,23 +9,56 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kGoesOn[] = "to go on from the last checkpoint: ";
 
 TEST(RunOutlookTest, ARunIsTakenUpByItsOwnCommandLine) {
-  EXPECT_EQ(CommandToResume({"train", "job.textproto", "--mesh", "dp=2,tp=2", "--checkpoint", "k/"},
-                            "k/step-000000040"),
-            "weir train job.textproto --mesh dp=2,tp=2 --checkpoint k/ --resume k/step-000000040");
+  EXPECT_EQ(HowToGoOn({"bazel-bin/tools/weir",
+                       {"train", "job.textproto", "--mesh", "dp=2,tp=2", "--checkpoint", "k/"},
+                       "job.textproto"},
+                      "k/step-000000040"),
+            absl::StrCat(kGoesOn,
+                         "bazel-bin/tools/weir train job.textproto --mesh dp=2,tp=2 --checkpoint "
+                         "k/ --resume k/step-000000040"));
 }
 
 TEST(RunOutlookTest, TheCheckpointTakesThePlaceOfTheStartThatTheCommandNames) {
-  EXPECT_EQ(CommandToResume({"train", "--resume", "old", "job", "--steps", "9"}, "new"),
-            "weir train job --steps 9 --resume new");
-  EXPECT_EQ(CommandToResume({"train", "--init=old.st", "job"}, "new"),
-            "weir train job --resume new");
+  EXPECT_EQ(HowToGoOn({"weir", {"train", "--resume", "old", "job", "--steps", "9"}, "job"}, "new"),
+            absl::StrCat(kGoesOn, "weir train job --steps 9 --resume new"));
+  EXPECT_EQ(HowToGoOn({"weir", {"train", "--init=old.st", "job", "--resume=old"}, "job"}, "new"),
+            absl::StrCat(kGoesOn, "weir train job --resume new"));
+}
+
+TEST(RunOutlookTest, OptionsStayBeforeTheMarkThatEndsThem) {
+  EXPECT_EQ(HowToGoOn({"weir", {"train", "--init", "a", "--steps", "9", "--", "--init"}, "--init"},
+                      "new"),
+            absl::StrCat(kGoesOn, "weir train --steps 9 --resume new -- --init"));
+}
+
+TEST(RunOutlookTest, AJobThatNobodyCanReadAgainMustBeGivenAgain) {
+  EXPECT_EQ(HowToGoOn({"weir", {"train", "-", "--steps", "9"}, "-"}, "new"),
+            "to go on from the last checkpoint, with the same job on standard input again: weir "
+            "train - --steps 9 --resume new");
+  EXPECT_THAT(HowToGoOn({"weir", {"train", "/dev/fd/63"}, "/dev/fd/63"}, "new"),
+              HasSubstr(", with the same job in the place of /dev/fd/63: weir train"));
 }
 
 TEST(RunOutlookTest, WordsThatAShellWouldChangeAreQuoted) {
-  EXPECT_EQ(CommandToResume({"train", "my job", "--mesh", "", "--ssh", "it's $HOME"}, "a b"),
-            "weir train 'my job' --mesh '' --ssh 'it'\\''s $HOME' --resume 'a b'");
+  EXPECT_EQ(HowToGoOn({"my bin/weir",
+                       {"train", "my job", "--mesh", "", "--save=a b", "--ssh", "it's $HOME"},
+                       "my job"},
+                      "a b"),
+            absl::StrCat(kGoesOn,
+                         "'my bin/weir' train 'my job' --mesh '' '--save=a b' --ssh 'it'\\''s "
+                         "$HOME' --resume 'a b'"));
+}
+
+TEST(RunOutlookTest, NothingIsCalledWrittenThatIsNot) {
+  EXPECT_THAT(EndedAfterTheWork({}), HasSubstr("every file was written: nothing is lost"));
+  const std::string lacks = EndedAfterTheWork({"--trace t", "--metrics m"});
+  EXPECT_THAT(lacks, AllOf(HasSubstr("no step is lost"), HasSubstr("--trace t, --metrics m"),
+                           Not(HasSubstr("every file"))));
 }
 
 launch::JobFailure FailureAt(int64_t time_ms) {

@@ -29,6 +29,7 @@
 namespace weir::train {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -290,7 +291,9 @@ TEST_F(NothingIsLostTest, AFullDiskUnderTheMetricsCostsLinesAndNothingElse) {
   job.mutable_training()->set_steps(100);
   options_.metrics = Path("small/metrics");
   options_.save = Path("save");
-  EXPECT_EQ(Run(job).steps_done, 100);
+  const TrainResult result = Run(job);
+  EXPECT_EQ(result.steps_done, 100);
+  EXPECT_THAT(result.incomplete, ElementsAre("--metrics " + options_.metrics));
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: --metrics " + options_.metrics +
                                     ": a line could not be written: No space left on device"));
   EXPECT_THAT(log_.str(), HasSubstr("lines that could not be written"));
@@ -315,7 +318,7 @@ TEST_F(NothingIsLostTest, ATraceThatCannotBeWrittenIsAWarning) {
   }
   options_.trace = Path("small/trace");
   options_.save = Path("save");
-  Run(SmallJob());
+  EXPECT_THAT(Run(SmallJob()).incomplete, ElementsAre("--trace " + options_.trace));
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: no trace: W0046 at " + options_.trace));
   EXPECT_FALSE(std::filesystem::exists(options_.trace));
   EXPECT_EQ(::umount(Path("small").c_str()), 0);

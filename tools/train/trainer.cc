@@ -25,6 +25,7 @@
 #include "tools/train/earlier_run.h"
 #include "tools/train/event_file.h"
 #include "tools/train/job_data.h"
+#include "tools/train/load_start.h"
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
 #include "tools/train/prepare_training.h"
@@ -130,30 +131,8 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // Loads the states with which this run begins.
   absl::Status LoadStart() {
-    if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(LoadInit());
-    return options_.resume.empty() ? absl::OkStatus() : LoadCheckpoint();
-  }
-
-  absl::Status LoadInit() {
-    WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
-                          store::SafetensorsReader::Open(options_.init));
-    WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
-                          weights::MapWeights(std::move(file), {"", options_.job_file},
-                                              WeightTypesOf(runner_->facts().states)));
-    return runner_->Load(
-        {options_.init, StateSet::kWeights, mapped.shared_map(), mapped.constants()});
-  }
-
-  absl::Status LoadCheckpoint() {
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
-                          store::SafetensorsReader::Open(options_.resume));
-    WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, runner_->facts().states));
-    const int64_t before = clock_.NowNs();
-    WEIR_RETURN_IF_ERROR(runner_->Load({options_.resume, StateSet::kAll}));
-    progress_.Say(StatesReadText(runner_->facts(), options_.resume, clock_.NowNs() - before));
-    return absl::OkStatus();
+    return train::LoadStart(options_, options_.resume, runner_.get(), clock_, &progress_);
   }
 
   // Finds what MFU is made of.
@@ -677,7 +656,14 @@ class Trainer {
   void WriteTrace() {
     if (options_.trace.empty()) return;
     const absl::Status status = runner_->WriteTrace(options_.trace);
-    if (absl::IsFailedPrecondition(status)) return;  // the code that ends the job writes it
+    // Otherwise the code that ends the job writes the trace, and says so.
+    const bool is_for_here = !absl::IsFailedPrecondition(status);
+    if (!status.ok()) {
+      result_.incomplete.push_back(
+          absl::StrCat("--trace ", options_.trace,
+                       is_for_here ? "" : " (unless a line above says that it is written)"));
+    }
+    if (!is_for_here) return;
     progress_.Say(status.ok() ? absl::StrCat("trace written to ", options_.trace, ": weir view ",
                                              options_.trace, ", weir trace report ", options_.trace)
                               : absl::StrCat("WARNING: no trace: ", status.message()));
@@ -685,8 +671,14 @@ class Trainer {
 
   void SayWhatIsMissing() {
     SayUnlessEmpty(nonfinite_.Summary());
-    if (metrics_file_ != nullptr) SayUnlessEmpty(metrics_file_->lost().Summary());
-    if (event_file_ != nullptr) SayUnlessEmpty(event_file_->lost().Summary());
+    if (metrics_file_ != nullptr) SayLost("--metrics " + options_.metrics, metrics_file_->lost());
+    if (event_file_ != nullptr)
+      SayLost("--tensorboard " + options_.tensorboard, event_file_->lost());
+  }
+  void SayLost(const std::string& output, const LostWrites& lost) {
+    if (lost.Summary().empty()) return;
+    progress_.Say(lost.Summary());
+    result_.incomplete.push_back(output);
   }
   void SayUnlessEmpty(const std::string& line) {
     if (!line.empty()) progress_.Say(line);

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/cost/cost_model.h"
@@ -141,6 +142,8 @@ struct TrainResult {
   std::optional<Evaluation> evaluation;  // the last one
   bool interrupted = false;
   CheckpointTotals checkpoints;
+  // Outputs that lack something, though the run has done all else, as "--metrics m.jsonl".
+  std::vector<std::string> incomplete;
 };
 
 // kInvalidArgument: the job is rejected. kNotFound or kDataLoss: an error of an input or an output.
