@@ -9,6 +9,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import statistics
 import time
@@ -20,6 +21,8 @@ from tests.processes import weir_jobs
 KILLS = int(os.environ.get("WEIR_RESTARTS", "4"))
 READY = r"all processes are ready again, (\d+\.\d+) s after the failure"
 KILLED = 128 + signal.SIGKILL
+DAMAGED, REJECTED = 66, 65
+GOES_ON = "to go on from the last checkpoint: "
 
 
 class Restart(weir_jobs.FailureCase):
@@ -80,6 +83,64 @@ class Restart(weir_jobs.FailureCase):
         self.assertIn("--on-failure restart without --checkpoint starts the job from its beginning", ended.err)
         self.assertIn("the job goes on from its beginning", ended.err)
 
+    def ask_for_checkpoint(self, job, count):
+        """Lets the run write its checkpoint number `count`, the only one on its way. Returns the folder's name."""
+        job.wait_for_step()
+        job.starter.send_signal(signal.SIGUSR1)
+        written = re.compile(r"checkpoint of step \d+ written to checkpoints/(step-\d+)")
+        return weir_jobs.until("a checkpoint", lambda: written.findall(job.errors())[count - 1:])[0]
+
+    def test_no_other_run_takes_the_folder_while_the_processes_start_again(self):
+        job = self.start("--checkpoint", "checkpoints/")
+        self.ask_for_checkpoint(job, 1)
+        self.kill_when(job, "step 1/")
+        job.wait_for_text("restart 1 after step ")
+        # The starter stands still between the two starts.
+        os.kill(job.starter.pid, signal.SIGSTOP)
+        second = self.place.start("--checkpoint", "checkpoints/").wait()
+        os.kill(job.starter.pid, signal.SIGCONT)
+        self.assertEqual(second.code, REJECTED, second.err)
+        self.assertIn("W0741", second.err)
+        self.expect_good(job.wait(), 1)
+
+    def test_a_folder_that_is_renamed_before_a_failure_costs_only_the_steps_since_its_checkpoint(self):
+        job = self.start("--checkpoint", "checkpoints/")
+        name = self.ask_for_checkpoint(job, 1)
+        os.rename(self.place.path("checkpoints"), self.place.path("moved"))
+        self.kill_when(job, "step 1/")
+        ended = job.wait()
+        self.expect_good(ended, 1)
+        self.assertIn("WARNING: somebody has renamed or removed checkpoints, ", ended.err)
+        self.assertRegex(ended.err, rf"restart 1 after step \d+: the job goes on from \S*/moved/{name}\n")
+        self.assertEqual([step for step in os.listdir(self.place.path("moved")) if "step" in step], [name])
+        self.assertTrue(os.path.exists(self.place.path("checkpoints/latest")))
+
+    def test_a_checkpoint_that_somebody_removes_before_a_failure_costs_only_its_own_steps(self):
+        job = self.start("--checkpoint", "checkpoints/")
+        first = self.ask_for_checkpoint(job, 1)
+        second = self.ask_for_checkpoint(job, 2)
+        self.assertNotEqual(first, second)
+        shutil.rmtree(self.place.path(f"checkpoints/{second}"))
+        self.kill_when(job, "step 1/")
+        ended = job.wait()
+        self.expect_good(ended, 1)
+        self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: somebody has removed it",
+                      ended.err)
+        self.assertRegex(ended.err, rf"restart 1 after step \d+: the job goes on from checkpoints/{first}\n")
+
+    def test_a_restart_that_cannot_begin_names_the_command_that_takes_the_job_up_again(self):
+        self.place.write_text()
+        self.write_job("--steps", "1000000", "--min-lr", "0.003", "--vocab", "128", "--data", "text.txt")
+        job = self.start("--checkpoint", "checkpoints/")
+        name = self.ask_for_checkpoint(job, 1)
+        os.rename(self.place.path("text.txt"), self.place.path("moved.txt"))
+        self.kill_when(job, "step 1/")
+        ended = job.wait()
+        self.assertEqual(ended.code, DAMAGED, ended.err)
+        self.assertIn("WARNING: restart 1 after step ", ended.err)
+        self.assertRegex(ended.err, rf"{GOES_ON}\S+ train job\.textproto .* --resume checkpoints/{name}\n")
+        self.assertIn("text.txt", ended.err.rpartition(GOES_ON)[2], "the reason is the error of the job")
+
     def test_random_kills(self):
         seed = weir_jobs.seed()
         print(f"WEIR_TEST_SEED={seed}")
@@ -122,7 +183,7 @@ class Restart(weir_jobs.FailureCase):
         self.kill_when(job, "checkpoint of step 5 written")
         ended = job.wait()
         self.assertEqual(ended.code, KILLED, ended.err)
-        words = shlex.split(ended.err.splitlines()[-1].removeprefix("to go on from the last checkpoint: "))
+        words = shlex.split(ended.err.splitlines()[-1].removeprefix(GOES_ON))
         self.assertEqual(words[:3], [self.place.program, "train", "job.textproto"], ended.err)
         self.assertEqual(words[-2], "--resume", ended.err)
         self.assertRegex(words[-1], r"^checkpoints/step-\d+$")

@@ -15,7 +15,6 @@
 #include "compiler/job/check_training.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/store/weight_index.h"
 #include "tools/checkpoint/find_whole.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
@@ -41,6 +40,7 @@
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/run_checkpoints.h"
+#include "tools/train/run_folder.h"
 #include "tools/train/run_so_far.h"
 #include "tools/train/trainer.h"
 #include "tools/weights/find_weights.h"
@@ -80,8 +80,11 @@ struct OngoingRun {
   launch::SignalWatch* signals = nullptr;
   MonotonicClock clock;
   std::unique_ptr<live::LiveRun> live;  // null before the job is read
-  std::unique_ptr<fleet::Fleet> fleet;  // the processes of the job; null: this one
-  std::string failure;                  // the report of a failed process
+  // The run holds its checkpoints over all its starts; nullopt before the job is read.
+  std::optional<train::RunFolder> folder;
+  std::string first_resume, first_init;  // --resume and --init of the first start
+  std::unique_ptr<fleet::Fleet> fleet;   // the processes of the job; null: this one
+  std::string failure;                   // the report of a failed process
 };
 
 // Shows a line to people, here and wherever the run is watched.
@@ -100,31 +103,20 @@ void BeginRecord(const TrainArguments& arguments, const std::string& title, Ongo
                                           "on without it");
 }
 
-// Lets the next start resume the checkpoint at `path`, or the newest one before it that is whole.
-// If there is none, the next start begins as this one.
-void ResumeFrom(const std::string& path, train::TrainOptions* options, OngoingRun* run) {
-  checkpoint::WholeCheckpoint whole{path, {}};
-  if (train::IsFolderPath(path)) {
-    absl::StatusOr<checkpoint::WholeCheckpoint> found = checkpoint::FindWholeUpTo(path);
-    if (!found.ok()) {
-      run->console->Say(absl::StrCat("WARNING: ", found.status().message()));
-      return;
-    }
-    whole = *std::move(found);
+// Lets the next start resume the newest checkpoint of the run that is whole. If there is none, the
+// next start begins as the first one.
+void ChooseNextStart(train::TrainOptions* options, OngoingRun* run) {
+  checkpoint::WholeCheckpoint from = run->folder->GoBackToWhole();
+  for (const std::string& warning : from.warnings) Tell("WARNING: " + warning, run);
+  const std::string first = run->folder->PresentPathOf(run->first_resume);
+  std::error_code error;
+  if (from.path.empty() && !first.empty() && !std::filesystem::is_regular_file(first, error)) {
+    absl::StatusOr<checkpoint::WholeCheckpoint> found = checkpoint::FindWholeUpTo(first);
+    if (found.ok()) from = *std::move(found);
+    for (const std::string& warning : from.warnings) Tell("WARNING: " + warning, run);
   }
-  for (const std::string& warning : whole.warnings) run->console->Say("WARNING: " + warning);
-  options->resume = whole.path;
-  options->init.clear();
-}
-
-// Adds the files from which a run begins to those that workers read.
-void AddFilesOfStart(const train::TrainOptions& options, std::vector<std::string>* files) {
-  std::vector<std::string> needed;
-  if (!options.init.empty()) needed = FilesOfWeights(options.init, options.job_file);
-  if (!options.resume.empty()) needed = store::FilesOfWeights(options.resume);
-  for (std::string& path : needed) {
-    if (std::count(files->begin(), files->end(), path) == 0) files->push_back(std::move(path));
-  }
+  options->resume = from.path.empty() ? first : from.path;
+  options->init = options->resume.empty() ? run->first_init : "";
 }
 
 // Trains once. If a process of the job fails, returns the report of the failure, which is shown.
@@ -335,18 +327,19 @@ bool IsReplaced(RankId rank, Failures* failures, OngoingRun* run) {
   return true;
 }
 
-// Returns the last checkpoint of the run, or the one with which its last start began; empty: there
-// is none.
-std::string LastCheckpoint(const train::RunStanding& standing, const train::TrainOptions& options) {
-  const std::string& last = standing.checkpoint.empty() ? options.resume : standing.checkpoint;
+// Returns the last checkpoint that the run has written, or the one with which its last start began;
+// empty: there is none.
+std::string LastCheckpoint(const OngoingRun& run, const train::TrainOptions& options) {
+  const std::optional<train::RunFolder::Written> written = run.folder->Last();
+  const std::string last =
+      written.has_value() ? written->path : run.folder->PresentPathOf(options.resume);
   std::error_code error;
   return !last.empty() && std::filesystem::exists(last, error) ? last : "";
 }
 
 // Names the command that takes up a run that has ended for good, if there is a checkpoint.
-void SayHowToGoOn(const CliContext& context, const train::RunStanding& standing,
-                  const TrainArguments& arguments, OngoingRun* run) {
-  const std::string last = LastCheckpoint(standing, arguments.options);
+void SayHowToGoOn(const CliContext& context, const TrainArguments& arguments, OngoingRun* run) {
+  const std::string last = LastCheckpoint(*run, arguments.options);
   if (last.empty()) return;
   Tell(HowToGoOn({context.program, context.arguments, arguments.job.path}, last), run);
 }
@@ -357,7 +350,7 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
                  Failures* failures, train::TrainOptions* options, OngoingRun* run) {
   if (run->signals->interrupted().load()) {
     failures->is_ended_by_signal = true;
-    const std::string last = LastCheckpoint(standing, *options);
+    const std::string last = LastCheckpoint(*run, *options);
     Tell(absl::StrCat("the job does not start again, because a signal asks it to end; ",
                       last.empty() ? "there is no checkpoint of it"
                                    : absl::StrCat("its last checkpoint is ", last)),
@@ -373,7 +366,7 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
     Tell(absl::StrCat("the job does not start again: ", refusal), run);
     return false;
   }
-  if (!standing.checkpoint.empty()) ResumeFrom(standing.checkpoint, options, run);
+  ChooseNextStart(options, run);
   const std::string from = !options->resume.empty() ? options->resume
                            : !options->init.empty() ? "the weights of " + options->init
                                                     : "its beginning";
@@ -475,6 +468,12 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   launch::SignalWatch* const signals = run->signals;
   BeginRecord(arguments, arguments.job.Title(job), run);
   train::TrainOptions& options = arguments.options;
+  run->folder.emplace(options.checkpoint);
+  options.folder = &*run->folder;
+  // The path stays that of a folder if somebody renames the folder.
+  if (run->folder->is_folder()) options.checkpoint = run->folder->path() + "/";
+  run->first_resume = options.resume;
+  run->first_init = options.init;
   options.on_nonfinite = arguments.on_nonfinite == "stop"   ? train::OnNonfinite::kStop
                          : arguments.on_nonfinite == "skip" ? train::OnNonfinite::kSkip
                                                             : train::OnNonfinite::kContinue;
@@ -601,16 +600,23 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     if (report.text.empty()) break;
     processes.lost_hosts = run->fleet->LostHosts();
     if (restarts && StartsAgain(report, standing, &failures, &options, run)) {
-      WEIR_RETURN_IF_ERROR(MakeSmallerForRestart(arguments, written, &processes, &read, run));
+      const absl::Status fits = MakeSmallerForRestart(arguments, written, &processes, &read, run);
+      if (!fits.ok()) {
+        trained = fits;
+        break;
+      }
       if (processes.lost == fleet::FleetOptions::Lost::kLeftOut) Tell(kStaysSmall, run);
       if (options.processes > 0) options.processes = processes.processes;
       continue;
     }
-    SayHowToGoOn(*context, standing, arguments, run);
+    SayHowToGoOn(*context, arguments, run);
     run->failure = report.text;
     context->exit_code = failures.is_ended_by_signal ? launch::kExitInterrupted : report.exit_code;
     return absl::OkStatus();
   }
+  // The error says why the run ends. A run that has not begun has nothing to go on from.
+  const bool has_begun = run->folder->Last().has_value() || failures.restarts > 0;
+  if (!trained.ok() && has_begun) SayHowToGoOn(*context, arguments, run);
   WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
   *context->out << absl::StrFormat("%d steps", result.steps_done);
   if (const std::optional<double> loss = so_far.last_loss(); loss.has_value()) {
@@ -627,7 +633,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   *context->out << "\n";
   if (!result.interrupted) return absl::OkStatus();
   // A signal may come while the processes start again, and then no later checkpoint is written.
-  if (failures.restarts > 0) SayHowToGoOn(*context, standing, options, run);
+  if (failures.restarts > 0) SayHowToGoOn(*context, arguments, run);
   context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();
 }

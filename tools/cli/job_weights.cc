@@ -67,4 +67,13 @@ std::vector<std::string> FilesOfWeights(const std::string& path, const std::stri
   return files;
 }
 
+void AddFilesOfStart(const train::TrainOptions& options, std::vector<std::string>* files) {
+  std::vector<std::string> needed;
+  if (!options.init.empty()) needed = FilesOfWeights(options.init, options.job_file);
+  if (!options.resume.empty()) needed = store::FilesOfWeights(options.resume);
+  for (std::string& path : needed) {
+    if (std::count(files->begin(), files->end(), path) == 0) files->push_back(std::move(path));
+  }
+}
+
 }  // namespace weir::cli

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "runtime/store/safetensors.h"
+#include "tools/train/trainer.h"
 #include "tools/weights/mapped_weights.h"
 
 namespace weir::cli {
@@ -28,5 +29,9 @@ absl::StatusOr<std::string> NoteOfAdapters(const proto::Job& job, const std::str
 // Returns the files that processes read to begin with the weights in `path`: those of the weights,
 // and the constants of the map beside the job.
 std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file);
+
+// Adds the files that processes read to begin with options.init or options.resume to `files`,
+// unless they are there.
+void AddFilesOfStart(const train::TrainOptions& options, std::vector<std::string>* files);
 
 }  // namespace weir::cli

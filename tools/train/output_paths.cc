@@ -17,7 +17,7 @@
 #include "runtime/store/weight_index.h"
 #include "tools/job/data_paths.h"
 #include "tools/train/event_file.h"
-#include "tools/train/run_checkpoints.h"
+#include "tools/train/run_folder.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::train {
@@ -82,6 +82,7 @@ absl::Status CheckOutsideOfCheckpoints(const std::string& flag, const std::strin
 }
 
 absl::Status TryOutputs(const TrainOptions& options) {
+  if (options.folder != nullptr && options.folder->is_held()) return absl::OkStatus();
   for (const auto& [flag, path] : {std::pair<std::string, std::string>{"--save", options.save},
                                    {"--metrics", options.metrics},
                                    {"--trace", options.trace},

@@ -31,7 +31,7 @@
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
 #include "tools/train/output_paths.h"
-#include "tools/train/run_checkpoints.h"
+#include "tools/train/run_folder.h"
 #include "tools/train/session_states.h"
 #include "tools/train/shared_cores.h"
 

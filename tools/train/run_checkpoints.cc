@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +14,6 @@
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/earlier_run.h"
 #include "tools/train/job_data.h"
-#include "tools/train/output_paths.h"
 #include "tools/train/prepare_training.h"
 
 namespace weir::train {
@@ -31,44 +28,16 @@ Nonfinite NonfiniteInFiles(const TrainOptions& options) {
   return options.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse;
 }
 
-std::string WithoutSlash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
 }  // namespace
 
-bool IsFolderPath(const std::string& path) {
-  std::error_code error;
-  return !path.empty() && (path.back() == '/' || std::filesystem::is_directory(path, error));
-}
-
-absl::Status CheckPlaceOfCheckpoints(const std::string& path) {
-  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints("--checkpoint", path));
-  if (!IsFolderPath(path)) return absl::OkStatus();
-  WEIR_RETURN_IF_ERROR(store::FolderClaim::Check(WithoutSlash(path)));
-  return store::TryFolder(WithoutSlash(path));
-}
-
 RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& options,
-                               const Clock* clock, Progress* progress)
-    : job_(job),
-      options_(options),
-      clock_(clock),
-      progress_(progress),
-      is_folder_(IsFolderPath(options.checkpoint)) {}
+                               RunFolder* folder, const Clock* clock, Progress* progress)
+    : job_(job), options_(options), folder_(folder), clock_(clock), progress_(progress) {}
 
 absl::Status RunCheckpoints::Claim() {
-  WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints("--checkpoint", options_.checkpoint));
-  if (!is_folder_) return absl::OkStatus();
-  WEIR_ASSIGN_OR_RETURN(claim_,
-                        store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kLeave));
-  WEIR_RETURN_IF_ERROR(store::TryFolder(base_path()));
-  if (claim_ == nullptr) {
-    WEIR_ASSIGN_OR_RETURN(claim_,
-                          store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kMake));
-  }
-  return absl::OkStatus();
+  SayRenaming();
+  // What the disk or another run refuses from here on costs a checkpoint, and not the run.
+  return folder_->is_held() ? absl::OkStatus() : folder_->Claim();
 }
 
 void RunCheckpoints::Open(JobRunner* runner, const PreparedTraining& prepared) {
@@ -77,6 +46,7 @@ void RunCheckpoints::Open(JobRunner* runner, const PreparedTraining& prepared) {
   data_ = runner->facts().data;
   samples_per_step_ = SamplesPerStep(job_);
   sample_offset_ = prepared.sample_offset;
+  first_step_ = prepared.first_step;
   last_begun_ns_ = clock_->NowNs();
 }
 
@@ -86,14 +56,7 @@ void RunCheckpoints::TakePlan(const PreparedTraining& prepared) {
 
 absl::Status RunCheckpoints::Prepare() {
   const bool has_some = options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0;
-  return is_folder_ && has_some ? runner_->PrepareCheckpoints() : absl::OkStatus();
-}
-
-std::string RunCheckpoints::base_path() const { return WithoutSlash(options_.checkpoint); }
-
-std::string RunCheckpoints::PathOf(int64_t step) const {
-  if (!is_folder_) return options_.checkpoint;
-  return absl::StrCat(base_path(), "/", store::StepFolderName(step));
+  return folder_->is_folder() && has_some ? runner_->PrepareCheckpoints() : absl::OkStatus();
 }
 
 double RunCheckpoints::SecondsSince(int64_t ns) const {
@@ -105,18 +68,25 @@ bool RunCheckpoints::IsDueByTime() const {
          SecondsSince(last_begun_ns_) >= options_.checkpoint_every_seconds;
 }
 
-bool RunCheckpoints::IsLastThere() const {
-  return last_step_ >= 0 && ::access(PathOf(last_step_).c_str(), F_OK) == 0;
+std::optional<RunFolder::Written> RunCheckpoints::Last() const {
+  std::optional<RunFolder::Written> last = folder_->Last();
+  return last.has_value() && last->step >= first_step_ ? last : std::nullopt;
+}
+
+bool RunCheckpoints::IsLast(int64_t step) const {
+  const std::optional<RunFolder::Written> last = Last();
+  return last.has_value() && last->step == step;
 }
 
 std::string RunCheckpoints::LastText() const {
-  if (IsLastThere()) {
-    return is_folder_ ? absl::StrCat("the last good one is ", PathOf(last_step_))
-                      : absl::StrCat("that of step ", last_step_, " is kept");
+  if (const std::optional<RunFolder::Written> last = folder_->Last(); last.has_value()) {
+    return folder_->is_folder() ? absl::StrCat("the last good one is ", last->path)
+                                : absl::StrCat("that of step ", last->step, " is kept");
   }
-  const bool is_resumed = !options_.resume.empty() && ::access(options_.resume.c_str(), F_OK) == 0;
-  return is_resumed ? absl::StrCat("the last good one is ", options_.resume)
-                    : "there is none of this run";
+  const std::string resumed = ResumePath();
+  return !resumed.empty() && ::access(resumed.c_str(), F_OK) == 0
+             ? absl::StrCat("the last good one is ", resumed)
+             : "there is none of this run";
 }
 
 void RunCheckpoints::AddStall(int64_t since_ns) {
@@ -128,9 +98,9 @@ void RunCheckpoints::AddStall(int64_t since_ns) {
 RunCheckpoints::Costs RunCheckpoints::TakeCosts(int64_t step) {
   Costs costs;
   const bool is_of_checkpoint = step == cost_step_;
-  if (is_folder_ || is_of_checkpoint)
+  if (folder_->is_folder() || is_of_checkpoint)
     costs.write_seconds = std::exchange(write_seconds_, std::nullopt);
-  const bool is_long = is_folder_ && cost_step_ < 0 && stall_seconds_ >= kStallSecondsMin;
+  const bool is_long = folder_->is_folder() && cost_step_ < 0 && stall_seconds_ >= kStallSecondsMin;
   if (is_of_checkpoint || is_long) costs.stall_seconds = std::exchange(stall_seconds_, 0.0);
   if (is_of_checkpoint) cost_step_ = -1;
   return costs;
@@ -138,7 +108,7 @@ RunCheckpoints::Costs RunCheckpoints::TakeCosts(int64_t step) {
 
 absl::Status RunCheckpoints::SaveFile(int64_t step, const std::string& path) {
   const int64_t before = clock_->NowNs();
-  if (last_step_ < 0) {
+  if (!folder_->Last().has_value()) {
     WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> kept, KeepEarlierRun(path, step));
     if (kept.has_value()) {
       progress_->Say(absl::StrCat("checkpoint of a longer run at ", path, " kept as ", *kept));
@@ -157,22 +127,15 @@ absl::Status RunCheckpoints::WriteStopped(int64_t step, const std::string& path)
   return SaveFile(step, path);
 }
 
-void RunCheckpoints::NoteLostFolder() {
-  if (claim_ == nullptr || claim_->IsInPlace()) return;
-  claim_.reset();
-  last_step_ = -1;
-  progress_->Say(absl::StrCat("WARNING: somebody has renamed or removed ", base_path(),
-                              ", into which this run wrote its checkpoints. The next one goes into "
-                              "the folder that has the name then, or makes it"));
+void RunCheckpoints::SayRenaming() {
+  const std::string renaming = folder_->NoteRenaming();
+  if (!renaming.empty()) progress_->Say(absl::StrCat("WARNING: ", renaming));
 }
 
 absl::Status RunCheckpoints::BeginFolder(int64_t step) {
   const int64_t before = clock_->NowNs();
-  NoteLostFolder();
-  if (claim_ == nullptr) {
-    WEIR_ASSIGN_OR_RETURN(claim_,
-                          store::FolderClaim::Take(base_path(), store::FolderClaim::Absent::kMake));
-  }
+  SayRenaming();
+  WEIR_RETURN_IF_ERROR(folder_->Claim());
   CheckpointOrder order;
   order.directory = base_path();
   order.facts.job = job_.name();
@@ -200,18 +163,18 @@ absl::Status RunCheckpoints::EndFolder(JobRunner::Wait wait) {
   if (ended.ok() && !ended->has_value()) return absl::OkStatus();
   const int64_t step = std::exchange(begun_step_, -1);
   if (!ended.ok()) return WarnOf(step, ended.status());
-  last_step_ = step;
-  NoteWritten(**ended);
+  NoteWritten(step, **ended);
   return absl::OkStatus();
 }
 
-void RunCheckpoints::NoteWritten(const CheckpointWritten& written) {
+void RunCheckpoints::NoteWritten(int64_t step, const CheckpointWritten& written) {
+  folder_->NoteWritten(step);
   write_seconds_ = SecondsSince(last_begun_ns_);
   totals_.write_seconds += *write_seconds_;
   totals_.bytes += written.bytes;
   ++totals_.written;
   progress_->Say(absl::StrCat(
-      "checkpoint of step ", last_step_, " written to ", written.path, fails_ ? " again" : "", ": ",
+      "checkpoint of step ", step, " written to ", written.path, fails_ ? " again" : "", ": ",
       BytesText(static_cast<double>(written.bytes)),
       written.num_files > 1
           ? absl::StrCat(" of ", written.num_files, " ranks, at most ",
@@ -236,7 +199,7 @@ absl::Status RunCheckpoints::Look() {
 
 absl::Status RunCheckpoints::WriteOnTheWay(int64_t step) {
   if (!is_wanted()) return absl::OkStatus();
-  if (is_folder_) {
+  if (folder_->is_folder()) {
     if (begun_step_ >= 0) {
       const int64_t earlier = begun_step_, before = clock_->NowNs();
       while (begun_step_ >= 0) {
@@ -264,14 +227,14 @@ absl::Status RunCheckpoints::WriteOnTheWay(int64_t step) {
   progress_->Say(absl::StrCat("checkpoint of step ", step, " written to ", options_.checkpoint,
                               fails_ ? " again" : ""));
   fails_ = false;
-  last_step_ = step;
+  folder_->NoteWritten(step);
   return absl::OkStatus();
 }
 
 absl::Status RunCheckpoints::SaveNow(int64_t step) {
-  if (!is_folder_) {
+  if (!folder_->is_folder()) {
     WEIR_RETURN_IF_ERROR(SaveFile(step, options_.checkpoint));
-    last_step_ = step;
+    folder_->NoteWritten(step);
     return absl::OkStatus();
   }
   WEIR_RETURN_IF_ERROR(BeginFolder(step));
@@ -281,8 +244,7 @@ absl::Status RunCheckpoints::SaveNow(int64_t step) {
   AddStall(before);
   begun_step_ = -1;
   WEIR_RETURN_IF_ERROR(ended.status());
-  last_step_ = step;
-  NoteWritten(**ended);
+  NoteWritten(step, **ended);
   return absl::OkStatus();
 }
 
@@ -293,11 +255,11 @@ absl::Status RunCheckpoints::WriteLast(int64_t step, std::vector<absl::Status>* 
     if (RanksAreGone(status)) return status;
     if (!status.ok()) problems->push_back(status);
   }
-  const bool is_there = is_folder_ && last_step_ == step;
+  const bool is_there = folder_->is_folder() && IsLast(step);
   if (!is_there && problems->empty() &&
       compiler::UpdateRateOf(job_.training()).IsBetweenUpdates(step)) {
     absl::Status status = SaveNow(step);
-    if (is_folder_ && store::IsCannotWrite(status)) {
+    if (folder_->is_folder() && store::IsCannotWrite(status)) {
       progress_->Say(absl::StrCat("WARNING: no checkpoint of step ", step, ": ", status.message(),
                                   " It is tried again"));
       status = SaveNow(step);
@@ -305,17 +267,18 @@ absl::Status RunCheckpoints::WriteLast(int64_t step, std::vector<absl::Status>* 
     if (RanksAreGone(status)) return status;
     if (!status.ok()) problems->push_back(status);
   }
-  if (last_step_ >= 0 && problems->empty()) {
+  const std::optional<RunFolder::Written> last = folder_->Last();
+  if (last.has_value() && problems->empty()) {
     progress_->Say(absl::StrCat(
-        "checkpoint written to ", PathOf(last_step_),
-        last_step_ == step ? ""
-                           : absl::StrCat(", as of step ", last_step_, ", the last that updates")));
+        "checkpoint written to ", last->path,
+        last->step == step ? ""
+                           : absl::StrCat(", as of step ", last->step, ", the last that updates")));
   } else if (!problems->empty()) {
     progress_->Say(
-        absl::StrCat("ERROR: no checkpoint of step ", step,
-                     IsLastThere() && !is_folder_
-                         ? absl::StrCat("; ", options_.checkpoint, " has that of step ", last_step_)
-                         : absl::StrCat("; ", LastText())));
+        absl::StrCat("ERROR: no checkpoint of step ", step, "; ",
+                     last.has_value() && !folder_->is_folder()
+                         ? absl::StrCat(options_.checkpoint, " has that of step ", last->step)
+                         : LastText()));
   }
   return absl::OkStatus();
 }
@@ -326,7 +289,7 @@ void RunCheckpoints::Await() {
     if (!status.ok() && !RanksAreGone(status))
       progress_->Say(absl::StrCat("WARNING: ", status.message()));
   }
-  NoteLostFolder();
+  SayRenaming();
 }
 
 std::string CheckpointsText(const TrainResult& result) {

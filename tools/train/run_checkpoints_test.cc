@@ -199,11 +199,15 @@ TEST_F(RunCheckpointsTest, AFolderHasTheNewestAndEveryFourthAndEqualsTheFile) {
 
 TEST_F(RunCheckpointsTest, ARunThatIsDoneStandsAtItsLastCheckpoint) {
   RunStanding standing;
+  RunFolder folder(options_.checkpoint);
   options_.standing = &standing;
+  options_.folder = &folder;
   options_.checkpoint_every = 3;
   Run(SmallJob("dp=2"));
   EXPECT_EQ(standing.steps_done, kSteps);
-  EXPECT_THAT(standing.checkpoint, ::testing::HasSubstr("step-000000008"));
+  ASSERT_TRUE(folder.Last().has_value());
+  EXPECT_EQ(folder.Last()->step, kSteps);
+  EXPECT_THAT(folder.Last()->path, HasSubstr("step-000000008"));
 }
 
 TEST_F(RunCheckpointsTest, ADiskThatRefusesCostsACheckpointAndNoStep) {
@@ -376,6 +380,84 @@ TEST_F(RunCheckpointsTest, ARunWhoseFolderAnotherRunHasMadeAnewWritesNothingTher
   EXPECT_TRUE(Names().empty());
 }
 
+// Loses its ranks once so many checkpoints are committed.
+class LosingRunner final : public ForwardingRunner {
+ public:
+  LosingRunner(std::unique_ptr<JobRunner> runner, int checkpoints)
+      : ForwardingRunner(std::move(runner)), left_(checkpoints) {}
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    if (left_ == 0) return absl::UnavailableError("a rank is lost");
+    return ForwardingRunner::RunSteps(steps);
+  }
+  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait) override {
+    auto ended = ForwardingRunner::EndCheckpoint(Wait::kYes);
+    if (ended.ok() && ended->has_value()) --left_;
+    return ended;
+  }
+
+ private:
+  int left_;
+};
+
+// A run of two attempts. The first one loses its ranks after the checkpoints of steps 2 and 4.
+class RunOfTwoAttemptsTest : public RunCheckpointsTest {
+ protected:
+  RunOfTwoAttemptsTest() {
+    options_.folder = &run_;
+    options_.checkpoint_every = 2;
+    options_.runner =
+        [](const proto::Job& job,
+           const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+      absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
+      if (!runner.ok()) return runner.status();
+      return std::make_unique<LosingRunner>(*std::move(runner), 2);
+    };
+    EXPECT_EQ(Train(SmallJob(), options_).status().message(), "a rank is lost") << log_.str();
+    options_.runner = LocalRunner::Open;
+  }
+  // Returns the step after which the second attempt goes on.
+  int64_t RunAgain() {
+    options_.resume = run_.GoBackToWhole().path;
+    RunStanding standing;
+    options_.standing = &standing;
+    std::optional<int64_t> began;
+    options_.before_steps = [&] { began = standing.steps_done; };
+    EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
+    return began.value_or(-1);
+  }
+
+  RunFolder run_{options_.checkpoint};
+};
+
+TEST_F(RunOfTwoAttemptsTest, NoOtherRunTakesTheFolderBetweenTwoAttempts) {
+  EXPECT_THAT(std::string(CheckPlaceOfCheckpoints(options_.checkpoint).message()),
+              HasSubstr("W0741"));
+  EXPECT_EQ(RunAgain(), 4);
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4, 6, 8));
+}
+
+TEST_F(RunOfTwoAttemptsTest, AFolderThatIsRenamedBetweenThemCostsNoStep) {
+  std::filesystem::rename(Path("c"), Path("moved"));
+  EXPECT_EQ(RunAgain(), 4);
+  EXPECT_THAT(store::CommittedSteps(Path("moved")), ElementsAre(2, 4));
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(6, 8));
+}
+
+TEST_F(RunOfTwoAttemptsTest, ACheckpointThatSomebodyRemovesCostsItsStepsOnly) {
+  std::filesystem::remove_all(Path("c") + "/step-000000004");
+  EXPECT_EQ(RunAgain(), 2);
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4, 6, 8));
+}
+
+TEST_F(RunOfTwoAttemptsTest, ASecondAttemptGoesOnThoughItsFolderIsRefusedByThen) {
+  std::filesystem::rename(Path("c"), Path("moved"));
+  const auto other = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
+  options_.resume = run_.GoBackToWhole().path;
+  EXPECT_THAT(std::string(Train(SmallJob(), options_).status().message()), HasSubstr("W0741"));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 6: W0741"));
+  EXPECT_THAT(log_.str(), HasSubstr("ERROR: no checkpoint of step 8"));
+}
+
 TEST_F(RunCheckpointsTest, ACheckOfTheFolderSeesTheRunThatWritesThere) {
   EXPECT_TRUE(CheckPlaceOfCheckpoints(options_.checkpoint).ok());
   const auto claim = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
@@ -483,15 +565,6 @@ TEST_F(RunCheckpointsTest, AStateThatIsNotFiniteIsNeverCommitted) {
   options_.on_nonfinite = OnNonfinite::kContinue;
   Run(SmallJob());
   EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(kSteps));
-}
-
-TEST(IsFolderPathTest, ASlashOrAFolderSaysSo) {
-  const TemporaryFolder folder;
-  EXPECT_TRUE(IsFolderPath(folder.PathFor("new") + "/"));
-  EXPECT_FALSE(IsFolderPath(folder.PathFor("new")));
-  EXPECT_FALSE(IsFolderPath(""));
-  std::filesystem::create_directory(folder.PathFor("new"));
-  EXPECT_TRUE(IsFolderPath(folder.PathFor("new")));
 }
 
 }  // namespace

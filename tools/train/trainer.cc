@@ -65,7 +65,9 @@ class Trainer {
         schedule_(compiler::LearningRatesOf(job.training())),
         updates_(compiler::UpdateRateOf(job.training())),
         nonfinite_(options.on_nonfinite, LossName(job)),
-        checkpoints_(job_, options_, &clock_, &progress_),
+        own_folder_(options.checkpoint),
+        checkpoints_(job_, options_, options.folder != nullptr ? options.folder : &own_folder_,
+                     &clock_, &progress_),
         stragglers_(std::in_place, options.stragglers) {}
 
   absl::StatusOr<TrainResult> Run() {
@@ -89,11 +91,8 @@ class Trainer {
  private:
   // Tells who may start the run again where the run stands after a failure.
   void NoteStanding() {
-    if (options_.standing == nullptr) return;
-    options_.standing->steps_done = result_.steps_done;
     checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
-    if (checkpoints_.last_step() >= 0)
-      options_.standing->checkpoint = checkpoints_.PathOf(checkpoints_.last_step());
+    if (options_.standing != nullptr) options_.standing->steps_done = result_.steps_done;
   }
 
   absl::Status Open() {
@@ -101,7 +100,7 @@ class Trainer {
     WEIR_RETURN_IF_ERROR(checkpoints_.Claim());
     result_.steps_done = prepared.first_step;
     run_.Begin(result_.steps_done);
-    if (options_.standing != nullptr) *options_.standing = {result_.steps_done, ""};
+    if (options_.standing != nullptr) *options_.standing = {result_.steps_done};
     if (!options_.metrics.empty()) {
       const auto begin =
           result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
@@ -132,7 +131,7 @@ class Trainer {
   }
 
   absl::Status LoadStart() {
-    return train::LoadStart(options_, options_.resume, runner_.get(), clock_, &progress_);
+    return train::LoadStart(options_, checkpoints_.ResumePath(), runner_.get(), clock_, &progress_);
   }
 
   // Finds what MFU is made of.
@@ -211,8 +210,8 @@ class Trainer {
   // job, unless the mesh stays. A mesh that cannot begin to grow stays as it is.
   absl::Status BringBack(Mesh mesh, const proto::Job* changed) {
     checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
-    const int64_t saved = checkpoints_.last_step();
-    RecoveryOrder order = {saved >= 0 ? saved : started_at_, mesh, changed};
+    const std::optional<RunFolder::Written> saved = checkpoints_.Last();
+    RecoveryOrder order = {saved.has_value() ? saved->step : started_at_, mesh, changed};
     PreparedTraining prepared;
     absl::StatusOr<Recovery> begun = Begin(&order, &prepared);
     if (!begun.ok() && mesh == Mesh::kGrows && !RanksAreGone(begun.status())) {
@@ -224,14 +223,14 @@ class Trainer {
     WEIR_ASSIGN_OR_RETURN(Recovery recovery, std::move(begun));
     if (changed != nullptr) TakeChangedJob(*changed, prepared);
     if (!recovery.has_states) {
-      WEIR_RETURN_IF_ERROR(saved >= 0 ? runner_->Load({checkpoints_.PathOf(saved), StateSet::kAll})
-                                      : LoadStart());
+      WEIR_RETURN_IF_ERROR(saved.has_value() ? runner_->Load({saved->path, StateSet::kAll})
+                                             : LoadStart());
     }
     // An earlier recovery may have ended before a step was done.
     const int64_t lost =
         result_.steps_done - recovery.step + (recovered_.has_value() ? recovered_->steps_lost : 0);
     recovery.text +=
-        GoesOnText(recovery, saved >= 0 ? checkpoints_.PathOf(saved) : options_.resume, lost);
+        GoesOnText(recovery, saved.has_value() ? saved->path : checkpoints_.ResumePath(), lost);
     recovered_ = RunRecovery{recovery.step, std::max<int64_t>(lost, 0), recovery.text, false,
                              mesh == Mesh::kGrows};
     grows_ = false;
@@ -422,7 +421,7 @@ class Trainer {
       return absl::OkStatus();
     } else if (checkpoints_.Has(done)) {
       progress_.Say(absl::StrCat("checkpoint of step ", done, " is ",
-                                 checkpoints_.last_step() == done ? "" : "on its way ", "in ",
+                                 checkpoints_.IsUnderWay(done) ? "on its way " : "", "in ",
                                  checkpoints_.PathOf(done), " already"));
     } else {
       written = WriteCheckpoint();
@@ -622,7 +621,7 @@ class Trainer {
     progress_.Enter(live::Phase::kSaving);
     std::vector<absl::Status> problems;
     if (result_.interrupted && result_.steps_here == 0) {  // an earlier start has done all steps
-      progress_.Say(absl::StrCat("the checkpoint of this step is ", options_.resume));
+      progress_.Say(absl::StrCat("the checkpoint of this step is ", checkpoints_.ResumePath()));
     } else if (checkpoints_.is_wanted()) {
       const absl::Status written = checkpoints_.WriteLast(result_.steps_done, &problems);
       result_.checkpoints = checkpoints_.totals();
@@ -645,10 +644,11 @@ class Trainer {
       return absl::OkStatus();
     }
     problems->push_back(status);
-    if (checkpoints_.last_step() == result_.steps_done) {
+    const std::optional<RunFolder::Written> last = checkpoints_.Last();
+    if (last.has_value() && last->step == result_.steps_done) {
       progress_.Say(absl::StrCat("ERROR: weights not written to ", options_.save,
-                                 "; the checkpoint has them: --resume ",
-                                 checkpoints_.PathOf(result_.steps_done), " --save PATH"));
+                                 "; the checkpoint has them: --resume ", last->path,
+                                 " --save PATH"));
     }
     return absl::OkStatus();
   }
@@ -761,6 +761,7 @@ class Trainer {
   std::unique_ptr<MetricsFile> metrics_file_;  // null: no metrics file is wanted
   std::unique_ptr<EventFile> event_file_;      // null: --tensorboard is not wanted
   NonfiniteSteps nonfinite_;
+  RunFolder own_folder_;  // unless options_.folder is given
   RunCheckpoints checkpoints_;
   std::optional<ReplicaWatch> replicas_;  // from Open on
   absl::Status evaluation_problem_;

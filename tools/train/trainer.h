@@ -28,6 +28,7 @@
 #include "tools/train/job_runner.h"
 #include "tools/train/peak_arithmetic.h"
 #include "tools/train/progress.h"
+#include "tools/train/run_folder.h"
 #include "tools/train/straggler_watch.h"
 
 namespace weir::train {
@@ -39,7 +40,6 @@ using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(
 // Where a run stands when it fails, for who starts the run again.
 struct RunStanding {
   int64_t steps_done = 0;  // of the run, with the steps before a resume
-  std::string checkpoint;  // the last that this run has on disk; empty: none
 };
 
 // A RunRecovery is how a run goes on after it has lost ranks.
@@ -71,8 +71,11 @@ struct TrainOptions {
   std::string resume;          // checkpoint to resume
   std::string save;            // where to write the weights at the end
   // Where to write weights, optimiser states and the step: one file, or a folder of checkpoints
-  // (IsFolderPath in run_checkpoints.h).
+  // (IsFolderPath in run_folder.h).
   std::string checkpoint;
+  // The checkpoints of `checkpoint`, which the run holds over all its attempts; must outlive the
+  // run. Null: this attempt is the only one.
+  RunFolder* folder = nullptr;
   int64_t checkpoint_every = 0;         // also every `checkpoint_every` steps; 0: not by steps
   double checkpoint_every_seconds = 0;  // also at the first update after so long; 0: not by time
   // In a folder of checkpoints the newest `keep` stay (0: all), and those whose step is a multiple

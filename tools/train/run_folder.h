@@ -1,0 +1,93 @@
+// The checkpoints that a run has on disk, and the right of the run to write more: a folder of
+// checkpoints, or one file. The process that may start a run again has the object, and each attempt
+// of the run borrows it. So no other run can take the folder between two attempts.
+//
+// The lock belongs to the folder, and the run writes under the name of --checkpoint:
+//
+//   the folder is       the run's checkpoints are   its next checkpoint goes
+//   where it was        there                       there
+//   renamed             in the renamed folder       into the folder that has the name, or makes it
+//   removed             gone                        likewise
+//
+// The run holds the renamed folder, too, until a checkpoint is in the new one; from then on the run
+// has the new one alone. If the folder has its name back before that, it is again the folder of the
+// run. The object writes no checkpoint: RunCheckpoints does. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "tools/checkpoint/find_whole.h"
+
+namespace weir::train {
+
+// Returns whether `path` names a folder of checkpoints: it ends in "/", or a folder is there. Any
+// other path is that of one file.
+bool IsFolderPath(const std::string& path);
+// Checks for a run that does not begin yet whether it could write checkpoints at `path`, the value
+// of --checkpoint. kInvalidArgument: another run writes into the folder (W0741), or the path lies
+// in a committed checkpoint (W0926). CannotWrite: the folder cannot be made, or nothing in it.
+absl::Status CheckPlaceOfCheckpoints(const std::string& path);
+
+class RunFolder {
+ public:
+  // `path` is the value of --checkpoint; empty: the run writes no checkpoints. The path stays that
+  // of a folder, or of a file, also if somebody renames what is there.
+  explicit RunFolder(const std::string& path);
+
+  bool is_folder() const { return is_folder_; }
+  // The path without slashes at its end.
+  const std::string& path() const { return path_; }
+  // Returns the path at which a checkpoint of `step` is written.
+  std::string PathFor(int64_t step) const;
+
+  // Returns whether the run has the right for a folder.
+  bool is_held() const { return claim_ != nullptr || renamed_ != nullptr; }
+  // Makes the folder where there is none, and takes the right for the folder that has the name. If
+  // the run has that right, does nothing. If the path is that of a file, only checks the path.
+  // Errors as of CheckPlaceOfCheckpoints.
+  absl::Status Claim();
+  // Returns a sentence for people if somebody has renamed or removed the folder since the last
+  // call. Then the run has no right for the folder that has the name before the next Claim.
+  std::string NoteRenaming();
+
+  // Notes that the run has written the checkpoint of `step`. Precondition for a folder: Claim was
+  // called after the last NoteRenaming.
+  void NoteWritten(int64_t step);
+  struct Written {
+    int64_t step = 0;
+    std::string path;  // now
+  };
+  // Returns the newest checkpoint that this run has written and that is there; nullopt: none.
+  std::optional<Written> Last() const;
+  // Returns the newest checkpoint that this run has written and that is whole; its path is empty if
+  // there is none. The run counts newer ones no longer as its own, and the warnings name them. A
+  // file counts as whole.
+  checkpoint::WholeCheckpoint GoBackToWhole();
+
+  // Returns the present path of a checkpoint which lay in the folder when the run began. Any other
+  // path is returned as it is.
+  std::string PresentPathOf(const std::string& checkpoint) const;
+
+ private:
+  // Returns the present path of the folder that has the run's checkpoints; "": there is none.
+  std::string PresentFolder() const;
+  // Returns the path of the checkpoint of `step`, one of steps_; "": the folder is gone.
+  std::string PathOfWritten(int64_t step) const;
+
+  const std::string path_;
+  const bool is_folder_;
+  // The right for the folder that has the name, as of the last NoteRenaming; null: the run has
+  // none, or writes a file.
+  std::unique_ptr<store::FolderClaim> claim_;
+  // The right for a renamed folder that has the run's checkpoints; null: that of claim_ has them.
+  std::unique_ptr<store::FolderClaim> renamed_;
+  std::vector<int64_t> steps_;  // that the run has written there, ascending
+};
+
+}  // namespace weir::train

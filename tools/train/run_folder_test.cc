@@ -1,0 +1,168 @@
+// Tests what a run knows of its folder of checkpoints while people rename and remove things there.
+#include "tools/train/run_folder.h"
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_testing.h"
+
+namespace weir::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  std::string Path(const std::string& name) const { return place_.PathFor(name); }
+  std::string StepIn(const std::string& folder, int64_t step) const {
+    return absl::StrCat(Path(folder), "/", store::StepFolderName(step));
+  }
+  // Does what a run does for a checkpoint. Returns what it says before.
+  std::string Write(int64_t step) {
+    std::string said = folder_.NoteRenaming();
+    const absl::Status claimed = folder_.Claim();
+    EXPECT_TRUE(claimed.ok()) << claimed;
+    store::FolderForTest from{store::FactsForTest(step), {}};
+    from.tensors["x"] = {{3}, {1.0f, 2.0f, 3.0f}};
+    EXPECT_TRUE(store::WriteFolderForTest(folder_.path(), 1, from).ok());
+    folder_.NoteWritten(step);
+    return said;
+  }
+  // Returns the path of the newest checkpoint that is there, without symbolic links.
+  std::string LastPath() const {
+    const std::optional<RunFolder::Written> last = folder_.Last();
+    return last.has_value() ? fs::canonical(last->path).string() : "";
+  }
+
+  const TemporaryFolder place_;
+  RunFolder folder_{place_.PathFor("c") + "/"};
+};
+
+TEST_F(RunFolderTest, TheRightLastsFromTheFirstClaimToTheEndOfTheRun) {
+  EXPECT_FALSE(folder_.is_held());
+  ASSERT_TRUE(folder_.Claim().ok());
+  EXPECT_TRUE(folder_.is_held());
+  EXPECT_TRUE(folder_.Claim().ok());
+  RunFolder other(Path("c"));
+  EXPECT_TRUE(store::FolderClaim::IsOfAnotherRun(other.Claim()));
+  EXPECT_FALSE(other.is_held());
+}
+
+TEST_F(RunFolderTest, AFolderThatWasMadeAndCannotBeWrittenIsNotHeld) {
+  RunFolder refused("/proc/");
+  EXPECT_FALSE(refused.Claim().ok());
+  EXPECT_FALSE(refused.is_held());
+  EXPECT_FALSE(RunFolder(Path("no/folder/")).Claim().ok());
+}
+
+TEST_F(RunFolderTest, CheckpointsInARenamedFolderCountUntilOneIsInTheNewFolder) {
+  Write(2);
+  Write(4);
+  fs::rename(Path("c"), Path("moved"));
+  EXPECT_EQ(LastPath(), fs::canonical(StepIn("moved", 4)));
+  EXPECT_EQ(fs::canonical(folder_.PresentPathOf(StepIn("c", 2))),
+            fs::canonical(StepIn("moved", 2)));
+  EXPECT_THAT(
+      folder_.NoteRenaming(),
+      AllOf(HasSubstr("somebody has renamed or removed " + Path("c")), HasSubstr("/moved")));
+  EXPECT_EQ(folder_.NoteRenaming(), "");
+  EXPECT_EQ(LastPath(), fs::canonical(StepIn("moved", 4)));
+  // Nobody else may write into either folder.
+  EXPECT_FALSE(RunFolder(Path("moved")).Claim().ok());
+  Write(6);
+  EXPECT_EQ(LastPath(), fs::canonical(StepIn("c", 6)));
+  EXPECT_FALSE(RunFolder(Path("c")).Claim().ok());
+  EXPECT_TRUE(RunFolder(Path("moved")).Claim().ok());
+}
+
+TEST_F(RunFolderTest, AFolderThatIsRenamedTwiceAndBackIsStillTheRuns) {
+  Write(2);
+  fs::rename(Path("c"), Path("moved"));
+  EXPECT_NE(folder_.NoteRenaming(), "");
+  ASSERT_TRUE(folder_.Claim().ok());
+  // The new folder has no checkpoint when it goes, too.
+  fs::rename(Path("c"), Path("empty"));
+  EXPECT_NE(folder_.NoteRenaming(), "");
+  fs::rename(Path("moved"), Path("farther"));
+  EXPECT_EQ(LastPath(), fs::canonical(StepIn("farther", 2)));
+  fs::rename(Path("farther"), Path("c"));
+  EXPECT_TRUE(folder_.Claim().ok());
+  EXPECT_EQ(folder_.NoteRenaming(), "");
+  Write(4);
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4));
+}
+
+TEST_F(RunFolderTest, AFolderThatIsRemovedHasNothingOfTheRun) {
+  Write(2);
+  fs::remove_all(Path("c"));
+  EXPECT_FALSE(folder_.Last().has_value());
+  EXPECT_THAT(folder_.NoteRenaming(), HasSubstr("somebody has renamed or removed"));
+  EXPECT_FALSE(folder_.is_held());
+  Write(4);
+  EXPECT_EQ(folder_.Last()->step, 4);
+}
+
+TEST_F(RunFolderTest, ARestartPassesOverWhatIsRemovedOrDamaged) {
+  for (const int64_t step : {2, 4, 6, 8}) Write(step);
+  EXPECT_THAT(folder_.GoBackToWhole().warnings, IsEmpty());
+  fs::remove_all(StepIn("c", 8));
+  EXPECT_EQ(folder_.Last()->step, 6);
+  for (const auto& entry : fs::directory_iterator(StepIn("c", 6)))
+    std::ofstream(entry.path()) << "damaged";
+  const checkpoint::WholeCheckpoint whole = folder_.GoBackToWhole();
+  EXPECT_EQ(whole.path, StepIn("c", 4));
+  EXPECT_THAT(whole.warnings,
+              ElementsAre(AllOf(HasSubstr(StepIn("c", 8)), HasSubstr("somebody has removed it")),
+                          AllOf(HasSubstr(StepIn("c", 6)), HasSubstr("is damaged")),
+                          HasSubstr("does 4 steps again")));
+  EXPECT_EQ(folder_.Last()->step, 4);
+}
+
+TEST_F(RunFolderTest, ARestartTakesNoCheckpointOfAnEarlierRunInTheSameFolder) {
+  store::FolderForTest from{store::FactsForTest(1), {}};
+  from.tensors["x"] = {{3}, {1.0f, 2.0f, 3.0f}};
+  ASSERT_TRUE(store::WriteFolderForTest(Path("c"), 1, from).ok());
+  EXPECT_FALSE(folder_.Last().has_value());
+  Write(2);
+  fs::remove_all(StepIn("c", 2));
+  EXPECT_FALSE(folder_.Last().has_value());
+  EXPECT_EQ(folder_.GoBackToWhole().path, "");
+}
+
+TEST_F(RunFolderTest, AFileIsThereOrNot) {
+  RunFolder file(Path("file"));
+  ASSERT_TRUE(file.Claim().ok());
+  EXPECT_FALSE(file.Last().has_value());
+  place_.Write("file", "a checkpoint");
+  file.NoteWritten(2);
+  file.NoteWritten(4);
+  EXPECT_EQ(file.Last()->step, 4);
+  EXPECT_EQ(file.GoBackToWhole().path, Path("file"));
+  fs::remove(Path("file"));
+  EXPECT_FALSE(file.Last().has_value());
+  EXPECT_EQ(file.GoBackToWhole().path, "");
+}
+
+TEST(IsFolderPathTest, ASlashOrAFolderSaysSo) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(IsFolderPath(folder.PathFor("new") + "/"));
+  EXPECT_FALSE(IsFolderPath(folder.PathFor("new")));
+  EXPECT_FALSE(IsFolderPath(""));
+  std::filesystem::create_directory(folder.PathFor("new"));
+  EXPECT_TRUE(IsFolderPath(folder.PathFor("new")));
+}
+
+}  // namespace
+}  // namespace weir::train
