@@ -178,6 +178,9 @@ class Elastic(weir_jobs.FailureCase):
                                     r"from the memory of rank")
         self.assertIn("; the process of rank 2 is sound and ends, because the smaller mesh has no rank for it",
                       ended.err)
+        before, after = re.findall(r"^a lost process costs the steps since the last copies in memory.*$", ended.err, re.M)
+        self.assertIn("if all copies of a state are lost at once, that costs all steps of the run", before)
+        self.assertIn("; one of ranks 0-1, whose states no other process has, costs all steps of the run", after)
         self.assertRegex(ended.err, r"micro-batches instead of \d+\nthe mesh grows again when the lost processes can "
                                     r"start: that is tried in (59m|1h).*, when fewer failures lie within "
                                     r"--restart-window \(--max-restarts\)\n")
@@ -233,6 +236,7 @@ class Buddies(weir_jobs.FailureCase):
         ended = job.wait()
         self.expect_results_of_no_failure(ended)
         self.assertIn("from the memory of rank 0 (buddy)", re.findall(DONE, ended.err)[0][1])
+        self.assertEqual(ended.err.count("a lost process costs about 5 steps at most (--buddy-every)"), 1, ended.err)
 
 
 class Growth(weir_jobs.JobCase):

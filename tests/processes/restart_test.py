@@ -73,6 +73,8 @@ class Restart(weir_jobs.FailureCase):
         ended = job.wait()
         self.expect_good(ended, 1)
         self.assertRegex(ended.err, r"restart 1 after step \d+: the job goes on from checkpoints/step-")
+        self.assertIn("a lost process costs the steps since the last checkpoint, of which there is one every 5 steps: "
+                      "all processes start again (--on-failure restart)", ended.err)
         self.assertIn("first failure: rank 1 (pid ", ended.err)
 
     def test_without_a_checkpoint_the_job_begins_again(self):

@@ -507,6 +507,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
 
   const bool restarts = arguments.on_failure != "stop";
   processes.recovers = arguments.on_failure == "elastic";
+  processes.loss = arguments.Loss();
   if (restarts && options.checkpoint.empty()) {
     console->Say(absl::StrCat("WARNING: --on-failure ", arguments.on_failure,
                               " without --checkpoint starts the job from its beginning",

@@ -417,6 +417,16 @@ absl::Status TrainArguments::CheckRestarts(const hosts::FoundHosts& found) const
                    "a job in one process, which ends with a failure", "--processes 1 or more"});
 }
 
+fleet::LossFacts TrainArguments::Loss() const {
+  fleet::LossFacts facts;
+  if (on_failure == "restart") facts.on_failure = fleet::LossFacts::OnFailure::kRestart;
+  if (on_failure == "elastic") facts.on_failure = fleet::LossFacts::OnFailure::kElastic;
+  facts.has_checkpoints = !options.checkpoint.empty();
+  facts.checkpoint_every = options.checkpoint_every;
+  facts.checkpoint_every_seconds = options.checkpoint_every_seconds;
+  return facts;
+}
+
 launch::GrowthLimits TrainArguments::Growth() const {
   launch::GrowthLimits limits;
   if (grow_after_seconds.has_value()) limits.after_ms = std::llround(*grow_after_seconds * 1e3);

@@ -13,6 +13,7 @@
 #include "tools/cli/planned_job.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet.h"
+#include "tools/fleet/loss_outlook.h"
 #include "tools/hosts/find_hosts.h"
 #include "tools/launch/growth_policy.h"
 #include "tools/launch/log_directory.h"
@@ -85,6 +86,8 @@ struct TrainArguments : PlannedJobArguments {
   // --on-failure elastic (W0733), or a slow process is to be replaced although the others do not
   // live on (W0742), or --grow-after comes without --on-failure elastic (W0992).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
+  // Returns what the options say of the cost of a lost process.
+  fleet::LossFacts Loss() const;
   // Returns when a mesh that has become smaller grows again.
   launch::GrowthLimits Growth() const;
   // kInvalidArgument (W0729): --min-devices, and a job without replicas, or with fewer devices.

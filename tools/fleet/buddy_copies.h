@@ -40,6 +40,9 @@ class BuddyCopies {
   absl::Status Join(const IdVector<RankId, std::vector<HeldState>>& shards_of);
   // Returns the shards of which buddies have copies since the last Join; empty: none ever.
   const LoneShardsOf& lone() const { return lone_; }
+  // Returns the shards that end with one host, or, if the job has one host, with one process.
+  // Call after Open.
+  LoneShardsOf LoneOf(const IdVector<RankId, std::vector<HeldState>>& shards_of) const;
   // Returns whether copies are to be made when `steps_done` steps are done.
   bool IsDue(int64_t steps_done) const { return pace_.IsDue(steps_done); }
   // Returns the number of steps, from 1 on, after which IsDue may hold.
@@ -57,7 +60,6 @@ class BuddyCopies {
   std::string BuddyText(WorkerId worker) const;
 
  private:
-  LoneShardsOf LoneOf(const IdVector<RankId, std::vector<HeldState>>& shards_of) const;
   bool HasLone(WorkerId worker) const { return !lone_[worker].empty(); }
   void NoteCopied(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
   // Ends the copies, and warns.

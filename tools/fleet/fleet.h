@@ -40,6 +40,7 @@
 #include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
 #include "tools/console/console.h"
+#include "tools/fleet/loss_outlook.h"
 #include "tools/hosts/host_list.h"
 #include "tools/hosts/hosts_supervisor.h"
 #include "tools/hosts/starter_address.h"
@@ -77,6 +78,7 @@ struct FleetOptions {
   bool is_scheduled = false;
   // Other processes survive the loss of one.
   bool recovers = false;
+  LossFacts loss;  // of a job that trains, without those of its ranks
   // The hosts at the end of listed_hosts that get no processes at the start. They, and free slots
   // of other hosts, take the place of hosts that are lost. Below the number of hosts.
   int spares = 0;

@@ -88,6 +88,7 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
   runner->NoteInputsChecked();
   if (options.recovers) WEIR_RETURN_IF_ERROR(runner->TakeShards(answers));
+  runner->SayLossOutlook();
   return runner;
 }
 

@@ -67,6 +67,9 @@ class FleetRunner final : public train::JobRunner {
   absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> RunAfterCopies(int64_t steps, bool keeps);
   void TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
 
+  // Says what a loss will cost from now on, unless that was said.
+  void SayLossOutlook();
+  LoneShardsOf ShardsOfOneProcess() const;
   // The parts of a recovery (fleet_runner_recovery.cc). Workers keep copies of their states from
   // time to time, so that the loss of another worker costs few steps.
   absl::Status TakeShards(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
@@ -125,6 +128,7 @@ class FleetRunner final : public train::JobRunner {
   std::set<std::string> metrics_of_every_step_;  // names; empty: no step has reported
   Keeping keeping_;
   BuddyCopies buddies_;
+  std::string outlook_;  // the last that was said
   train::RunnerFacts facts_;
   FleetCheckpoint checkpoint_;
   std::vector<actors::RankWorkReport> work_;  // as of the last run

@@ -390,17 +390,41 @@ absl::StatusOr<train::Recovery> FleetRunner::GoOn(const train::RecoveryOrder& or
   }
   WEIR_RETURN_IF_ERROR(buddies_.Join(in_memory_.shards_of));  // chooses buddies anew
   in_memory_.lone = buddies_.lone();
+  SayLossOutlook();
   failed_ = false;
   work_.clear();
   return recovery;
 }
 
+// Returns the shards that end with one process, though the other processes of its host live on.
+LoneShardsOf FleetRunner::ShardsOfOneProcess() const {
+  const IdVector<WorkerId, std::string> one_host(fleet_->ranks_of().size(), "");
+  return LoneShards(fleet_->ranks_of(), in_memory_.shards_of, one_host);
+}
+
 bool FleetRunner::StatesOutlive(RankId rank) const {
   if (!keeping_.is_on) return false;
-  if (buddies_.is_on()) return true;
-  // The other processes of the host live on.
-  const IdVector<WorkerId, std::string> one_host(fleet_->ranks_of().size(), "");
-  return LoneShards(fleet_->ranks_of(), in_memory_.shards_of, one_host)[WorkerOf(rank)].empty();
+  return buddies_.is_on() || ShardsOfOneProcess()[WorkerOf(rank)].empty();
+}
+
+void FleetRunner::SayLossOutlook() {
+  LossFacts facts = options_.loss;
+  facts.keeps_states = keeping_.is_on;
+  if (buddies_.is_on()) {
+    facts.buddy_every = job_.runtime().buddy_every();
+  } else if (keeping_.is_on) {
+    const LoneShardsOf of_process = ShardsOfOneProcess();
+    const LoneShardsOf of_host = buddies_.LoneOf(in_memory_.shards_of);
+    for (const WorkerId worker : fleet_->workers()) {
+      const std::vector<RankId>& ranks = fleet_->ranks_of(worker);
+      if (!of_process[worker].empty())
+        facts.end_with_process.insert(facts.end_with_process.end(), ranks.begin(), ranks.end());
+      if (!of_host[worker].empty())
+        facts.end_with_host.insert(facts.end_with_host.end(), ranks.begin(), ranks.end());
+    }
+  }
+  const std::string outlook = LossOutlook(facts);
+  if (std::exchange(outlook_, outlook) != outlook) console_->Say(outlook);
 }
 
 // A run of no steps moves nothing in the ranks, and makes and sends a copy as any other run does.
