@@ -89,7 +89,9 @@ Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOption
       epoch_(options.epoch),
       starvation_(::sysconf(_SC_CLK_TCK), options_.dead_after_ms * 1'000'000),
       worker_lines_(options.console),
-      host_of_(options_.host_of) {}
+      host_of_(options_.host_of),
+      moment_(options.epoch > 1 ? launch::FailureMoment::kRestart : launch::FailureMoment::kStart) {
+}
 
 Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 
@@ -266,7 +268,9 @@ void Fleet::TakeExit(const launch::WorkerExit& exit) {
   AddActivity(&event);
   ExplainExit(exit, &event);
   Fail(std::move(event),
-       absl::UnavailableError(absl::StrCat(LabelOf(exit.worker), ": ", launch::ExitText(exit))));
+       absl::UnavailableError(absl::StrCat(LabelOf(exit.worker), " (",
+                                           launch::ProcessText(exit.pid, HostOf(exit.worker)),
+                                           "): ", launch::ExitText(exit))));
 }
 
 // The workers of a lost host have mostly lost their connections before. The host is the reason.
@@ -455,10 +459,16 @@ void Fleet::AddActivity(launch::FailureEvent* event) {
   event->activity_age_ms = health.since_heartbeat_ms;
 }
 
+void Fleet::Enter(launch::FailureMoment moment) {
+  MutexLock lock(&mutex_);
+  moment_ = moment;
+}
+
 void Fleet::Fail(launch::FailureEvent event, const absl::Status& reason) {
   control::Coordinator* coordinator = nullptr;
   {
     MutexLock lock(&mutex_);
+    event.moment = moment_;
     const bool is_loss = event.kind != launch::FailureEvent::Kind::kStuck;
     failures_.push_back(std::move(event));
     if (may_recover_.load() && is_loss && !has_ended_) {
@@ -539,6 +549,7 @@ void Fleet::AwaitRemaining() {
 
 launch::FailureReport Fleet::Finish(const absl::Status& status) {
   if (!watcher_.joinable()) return {};
+  if (status.ok()) Enter(launch::FailureMoment::kEnding);
   bool failed = !status.ok();
   launch::FailedJob job;
   {

@@ -152,6 +152,8 @@ class Fleet {
   absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> CallEach(
       const IdVector<WorkerId, proto::WorkerCommand>& commands, Watch watch);
 
+  // Says what the job does from now on, for reports of failures.
+  void Enter(launch::FailureMoment moment);
   uint32_t epoch() const { return epoch_.load(); }
   // With `recovers`: from here on the processes that are not lost live on.
   void AllowRecovery() { may_recover_.store(options_.recovers); }
@@ -349,6 +351,7 @@ class Fleet {
   CondVar failed_;
   std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);  // of this epoch
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  // a failure has ended the job
+  launch::FailureMoment moment_ ABSL_GUARDED_BY(mutex_);
   // The caller's: the workers that ReportLoss has told of, and those whose new processes have not
   // all said hello.
   std::vector<WorkerId> told_lost_, anew_;

@@ -299,8 +299,17 @@ void Fleet::SayAlsoLost(const std::vector<WorkerId>& lost) {
             std::count(anew_.begin(), anew_.end(), worker) >
         0)
       continue;
+    launch::FailedJob job;
+    {
+      MutexLock lock(&mutex_);
+      for (const launch::FailureEvent& event : failures_) {
+        if (event.worker == worker) job.events.push_back(event);
+      }
+    }
+    const std::string how = launch::FirstFailureText(job);
     const std::string line =
-        absl::StrCat("WARNING: the process of ", LabelOf(worker), " was lost a moment later, too");
+        absl::StrCat("WARNING: the process of ", LabelOf(worker), " was lost a moment later, too",
+                     how.empty() ? "" : ": ", how);
     options_.console->Say(line);
     if (options_.live != nullptr) options_.live->Say(line);
   }
@@ -316,8 +325,8 @@ absl::Status Fleet::WaitForHellos() {
     MutexLock lock(&mutex_);
     for (const launch::FailureEvent& event : failures_) {
       if (event.kind != launch::FailureEvent::Kind::kExit) continue;
-      return absl::UnavailableError(absl::StrCat("the process of ", launch::RankLabel(event.ranks),
-                                                 " ended before it said hello"));
+      return absl::UnavailableError(absl::StrCat("a process ended before it said hello: ",
+                                                 launch::FirstFailureText({.events = {event}})));
     }
     if (clock_.NowNs() >= end_ns) return come;
   }

@@ -56,6 +56,7 @@ absl::Status FleetGeneration::Open(train::GenerationPlan plan,
                                   [](const auto& answer) { return answer.has_logits(); });
   if (found == answers.end()) return absl::InternalError("no worker has the logits");
   has_logits_[plan] = WorkerId(static_cast<int32_t>(found - answers.begin()));
+  fleet->Enter(launch::FailureMoment::kSteps);
   return order.weights == nullptr ? absl::OkStatus() : Load(plan, order, answers);
 }
 

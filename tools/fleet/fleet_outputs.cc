@@ -47,6 +47,7 @@ absl::StatusOr<std::shared_ptr<const compiler::LogicalPlan>> FleetOutputs::Open(
     for (const std::string& output : answers[worker].held_output())
       holder_of_.emplace(output, worker);
   }
+  fleet->Enter(launch::FailureMoment::kSteps);
   if (order.weights != nullptr) WEIR_RETURN_IF_ERROR(Load(order, answers));
   return compiled;
 }

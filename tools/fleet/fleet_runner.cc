@@ -156,6 +156,7 @@ absl::Status FleetRunner::Load(const train::LoadOrder& order) {
 
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
   fleet_->AllowRecovery();
+  fleet_->Enter(launch::FailureMoment::kSteps);
   WEIR_ASSIGN_OR_RETURN(const auto answers, RunAfterCopies(steps, KeepIsDue()));
   steps_done_ += steps;
   if (steps > 0) {
@@ -211,10 +212,12 @@ void FleetRunner::TakeWork(const IdVector<WorkerId, proto::WorkerAnswer>& answer
 absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::Evaluate() {
   proto::WorkerCommand command;
   command.mutable_evaluate();
+  fleet_->Enter(launch::FailureMoment::kEvaluation);
   absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> answers =
       fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
+  fleet_->Enter(launch::FailureMoment::kSteps);
   absl::Status failure;
   for (const proto::WorkerAnswer& answer : *answers) {
     if (!answer.has_failure()) continue;
@@ -228,11 +231,18 @@ absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::Evaluate() {
 }
 
 absl::Status FleetRunner::Save(const train::SaveOrder& order) {
+  fleet_->Enter(launch::FailureMoment::kSaving);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsWriter> writer,
                         train::BeginSave(facts_.states, order.set, order.metadata, order.path));
   WEIR_RETURN_IF_ERROR(fleet_->is_spread_over_hosts() ? CollectShards(order, writer.get())
                                                       : LetWorkersWrite(order, writer.get()));
   return writer->Commit();
+}
+
+absl::StatusOr<std::optional<train::CheckpointWritten>> FleetRunner::EndCheckpoint(Wait wait) {
+  // After a failure only the end of what was begun is awaited.
+  if (wait == Wait::kYes && !failed_) fleet_->Enter(launch::FailureMoment::kSaving);
+  return checkpoint_.End(wait);
 }
 
 absl::Status FleetRunner::LetWorkersWrite(const train::SaveOrder& order,

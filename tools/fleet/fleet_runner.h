@@ -42,9 +42,7 @@ class FleetRunner final : public train::JobRunner {
   absl::Status BeginCheckpoint(const train::CheckpointOrder& order) override {
     return checkpoint_.Begin(order, facts_.states);
   }
-  absl::StatusOr<std::optional<train::CheckpointWritten>> EndCheckpoint(Wait wait) override {
-    return checkpoint_.End(wait);
-  }
+  absl::StatusOr<std::optional<train::CheckpointWritten>> EndCheckpoint(Wait wait) override;
   absl::StatusOr<std::vector<actors::NonfiniteFinding>> InspectStep(int64_t as_step) override;
   absl::StatusOr<std::vector<train::ShardSum>> SumWeights() override;
   std::vector<actors::RankWorkReport> Work() const override { return work_; }

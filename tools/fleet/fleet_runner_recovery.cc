@@ -318,6 +318,8 @@ absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::OpenAgain(
 absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder& order) {
   if (is_changing_ && order.mesh == Mesh::kStays)
     return absl::FailedPreconditionError("the mesh was about to change when a process was lost");
+  fleet_->Enter(order.mesh == Mesh::kGrows ? launch::FailureMoment::kGrowth
+                                           : launch::FailureMoment::kRecovery);
   const int64_t fenced_before = fleet_->num_fenced();
   if (order.mesh != Mesh::kGrows) {
     WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> lost,

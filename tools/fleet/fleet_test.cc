@@ -313,6 +313,31 @@ TEST_F(FleetTest, UntilAStepIsDoneOnTheNewMeshALossIsToldByTheRanksOfTheOld) {
   EXPECT_THAT(renamed.text, HasSubstr("; its own: ranks-2-3.log\n")) << "since its start";
 }
 
+TEST_F(FleetTest, AReportSaysWhatTheJobDidWhenAProcessWasLost) {
+  options_.recovers = true;
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  fleet_->Enter(launch::FailureMoment::kSteps);
+  EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
+  EXPECT_THAT(fleet_->ReportLoss().text, Not(HasSubstr("at that time")));
+  fleet_->Enter(launch::FailureMoment::kGrowth);
+  ASSERT_TRUE(fleet_->BeginEpoch().ok());
+  EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
+  EXPECT_THAT(fleet_->ReportLoss().text, HasSubstr("at that time: the mesh was growing\n"));
+}
+
+TEST_F(FleetTest, AFailureBeforeTheFirstStepIsOfTheStartOrOfARestart) {
+  options_.program = "/bin/false";
+  Launch(2);
+  EXPECT_THAT(fleet_->Finish(launched_).text,
+              HasSubstr("at that time: the processes of the job were starting\n"));
+  options_.epoch = 3;
+  Launch(2);
+  EXPECT_THAT(fleet_->Finish(launched_).text,
+              HasSubstr("at that time: all processes of the job were starting again\n"));
+}
+
 TEST_F(FleetTest, AProcessThatIsGivenUpBecauseItIsSlowIsALossWithTheEvidence) {
   options_.recovers = true;
   Launch(2);

@@ -256,6 +256,26 @@ std::string PidOf(const FailureEvent& event) {
   return event.pid > 0 ? absl::StrCat(" (", ProcessText(event.pid, event.host), ")") : "";
 }
 
+std::string FailureText(const FailedJob& job, const FailureEvent& event) {
+  return absl::StrCat(WhoOf(event), PidOf(event), ": ",
+                      Printable(WhatHappened(event, OwnEnd(job, event))));
+}
+
+std::string MomentText(FailureMoment moment) {
+  switch (moment) {
+    case FailureMoment::kSteps: return "";
+    case FailureMoment::kStart: return "the processes of the job were starting";
+    case FailureMoment::kRestart: return "all processes of the job were starting again";
+    case FailureMoment::kRecovery: return "the job was coming back from an earlier loss";
+    case FailureMoment::kGrowth: return "the mesh was growing";
+    case FailureMoment::kEvaluation: return "the job was evaluating its weights";
+    case FailureMoment::kSaving:
+      return "the job was writing weights or a checkpoint, and no step ran";
+    case FailureMoment::kEnding: return "every file was written, and the processes were ending";
+  }
+  return "";
+}
+
 // Returns, where only processes failed and the job lives on, one event of each worker other than
 // the first that failed by itself: its end, if that is known.
 std::vector<const FailureEvent*> AlsoFailed(const FailedJob& job, const FailureEvent& first) {
@@ -334,14 +354,14 @@ FailureReport ReportFailure(const FailedJob& job) {
   report.text = absl::StrFormat("%s failed after %.3f s\n",
                                 job.ends == FailedJob::Ends::kJob ? "The job" : "A process",
                                 static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
-  absl::StrAppend(&report.text, "  first failure: ", report.who, PidOf(*first), ": ",
-                  Printable(WhatHappened(*first, end)), "\n");
+  absl::StrAppend(&report.text, "  first failure: ", FailureText(job, *first), "\n");
   const std::vector<const FailureEvent*> also_failed = AlsoFailed(job, *first);
   for (const FailureEvent* event : also_failed) {
     report.everyone.push_back(WhoOf(*event));
-    absl::StrAppend(&report.text, "  also failed: ", WhoOf(*event), PidOf(*event), ": ",
-                    Printable(WhatHappened(*event, OwnEnd(job, *event))), "\n");
+    absl::StrAppend(&report.text, "  also failed: ", FailureText(job, *event), "\n");
   }
+  if (const std::string moment = MomentText(first->moment); !moment.empty())
+    absl::StrAppend(&report.text, "  at that time: ", moment, "\n");
   if (!first->last_activity.empty()) {
     absl::StrAppend(&report.text, "  last activity", AgeText(first->activity_age_ms), ": ",
                     Printable(first->last_activity), "\n");
@@ -368,6 +388,11 @@ FailureReport ReportFailure(const FailedJob& job) {
   const std::string advice = Advice(job, *first, end);
   if (!advice.empty()) absl::StrAppend(&report.text, "  try: ", advice, "\n");
   return report;
+}
+
+std::string FirstFailureText(const FailedJob& job) {
+  const FailureEvent* const first = FirstFailure(job);
+  return first == nullptr ? "" : FailureText(job, *first);
 }
 
 std::vector<FailureMark> MarkFailures(const FailedJob& job) {

@@ -34,6 +34,18 @@ inline constexpr int kExitNoProgress = 70;
 // limit was reached.
 inline constexpr int kExitSurroundings = 69;
 
+// What the job did when a process failed. A report says so, unless steps ran.
+enum class FailureMoment : uint8_t {
+  kSteps,
+  kStart,       // the first one of the job
+  kRestart,     // another start of all processes
+  kRecovery,    // a new epoch began, because a process was lost before
+  kGrowth,      // a new epoch began, because processes came back
+  kEvaluation,  // on held-out data
+  kSaving,      // of weights or a checkpoint, while no step ran
+  kEnding,      // every file is written
+};
+
 struct FailureEvent {
   enum class Kind : uint8_t {
     kExit,    // the process ended
@@ -46,6 +58,7 @@ struct FailureEvent {
     kSlow,  // the starter gives the process up: `reason` is the evidence
   };
   Kind kind = Kind::kExit;
+  FailureMoment moment = FailureMoment::kSteps;
   int64_t time_ns = 0;  // monotonic
   WorkerId worker;      // none: the job as a whole (kStuck)
   std::vector<RankId> ranks;
@@ -103,6 +116,9 @@ struct FailureReport {
   int exit_code = 0;
 };
 FailureReport ReportFailure(const FailedJob& job);
+// Returns "rank 2 (pid 17 on node-3): killed by SIGKILL (9)" of the first failure; empty if nothing
+// failed.
+std::string FirstFailureText(const FailedJob& job);
 
 // A FailureMark is a failure as a trace marks it.
 struct FailureMark {

@@ -367,5 +367,45 @@ TEST(FailureReportTest, ASlowProcessIsToldWithTheEvidence) {
   EXPECT_EQ(report.what, kSlowProcess);
 }
 
+TEST(FailureReportTest, TheMomentOfAFailureIsToldUnlessStepsRan) {
+  const std::pair<FailureMoment, std::string> kWords[] = {
+      {FailureMoment::kStart, "the processes of the job were starting"},
+      {FailureMoment::kRestart, "all processes of the job were starting again"},
+      {FailureMoment::kRecovery, "the job was coming back from an earlier loss"},
+      {FailureMoment::kGrowth, "the mesh was growing"},
+      {FailureMoment::kEvaluation, "the job was evaluating its weights"},
+      {FailureMoment::kSaving, "the job was writing weights or a checkpoint, and no step ran"},
+      {FailureMoment::kEnding, "every file was written, and the processes were ending"},
+  };
+  for (const auto& [moment, words] : kWords) {
+    FailureEvent first = Death(100, 1, SIGKILL);
+    first.moment = moment;
+    first.host = "node-3";
+    EXPECT_THAT(Report({first, Exit(120, 0, kExitFollowing)}).text,
+                HasSubstr("  first failure: ranks 2-3 (pid 4001 on node-3): killed by SIGKILL (9)\n"
+                          "  at that time: " +
+                          words + "\n"));
+  }
+  EXPECT_THAT(Report({Death(100, 1, SIGKILL)}).text, Not(HasSubstr("at that time")));
+}
+
+// The same failure at another moment is the same failure for the policy of restarts.
+TEST(FailureReportTest, TheMomentIsNoPartOfWhatFailed) {
+  FailureEvent first = Death(100, 1, SIGKILL);
+  first.moment = FailureMoment::kGrowth;
+  EXPECT_EQ(Report({first}).what, "killed by SIGKILL (9)");
+  EXPECT_EQ(Report({first}).where, "");
+}
+
+TEST(FailureReportTest, AFailureInOneLineNamesHostRanksProcessAndSignal) {
+  FailedJob job;
+  EXPECT_EQ(FirstFailureText(job), "");
+  job.events = {Death(100, 1, SIGKILL)};
+  job.events[0].host = "node-3";
+  EXPECT_EQ(FirstFailureText(job), "ranks 2-3 (pid 4001 on node-3): killed by SIGKILL (9)");
+  job.events = {Exit(100, 1, 66)};
+  EXPECT_EQ(FirstFailureText(job), "ranks 2-3 (pid 4001): exit code 66");
+}
+
 }  // namespace
 }  // namespace weir::launch
