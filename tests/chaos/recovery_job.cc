@@ -267,14 +267,20 @@ class RecoveryJob {
       WEIR_RETURN_IF_ERROR(JoinBuddies());
     }
     WEIR_RETURN_IF_ERROR(LoadFiles());
-    absl::Status status = RunSteps();
+    absl::Status status = RunToEnd();
     while (RanksAreGone(status) && scenario_.is_elastic && !Ends() && GoesOn(status)) {
       status = Recover();
-      if (status.ok()) status = RunSteps();
+      if (status.ok()) status = RunToEnd();
     }
     epoch_ = std::max(epoch_, world_.epoch());
-    WEIR_RETURN_IF_ERROR(status);
+    return status;
+  }
+
+  // Runs all steps, and writes the last checkpoint.
+  absl::Status RunToEnd() {
+    WEIR_RETURN_IF_ERROR(RunSteps());
     is_noted_ = false;
+    changed_.reset();  // also if no step was left to be done again
     WEIR_RETURN_IF_ERROR(WriteLast());
     CheckStates("at the end");
     return absl::OkStatus();

@@ -132,7 +132,7 @@ class Elastic(weir_jobs.FailureCase):
             self.assertRegex(ended.err, r"interrupted after step \d+ of ")
             if "the job does not start again" not in ended.err:
                 break
-            # The process had done its steps and was lost while the job saved.
+            # The others could not go on.
             self.assertIn(f"its last checkpoint is {folder}step-", ended.err)
         self.assertIn("then the job ends, because a signal asks it to", ended.err)
         self.assertIn("weights written to weights.st", ended.err)

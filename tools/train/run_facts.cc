@@ -52,6 +52,14 @@ std::string StatesReadText(const RunnerFacts& facts, const std::string& path, in
                       DurationText(static_cast<double>(took_ns) * 1e-9));
 }
 
+void AddCopyCosts(const CopyCosts& costs, EventFile::Scalars* values) {
+  if (costs.seconds.has_value()) values->emplace_back("buddy_seconds", *costs.seconds);
+  if (costs.stall_seconds.has_value())
+    values->emplace_back("buddy_stall_seconds", *costs.stall_seconds);
+  if (costs.bytes.has_value())
+    values->emplace_back("buddy_bytes", static_cast<double>(*costs.bytes));
+}
+
 std::string GoesOnText(const Recovery& recovery, const std::string& checkpoint,
                        int64_t steps_lost) {
   std::string text;

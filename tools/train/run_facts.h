@@ -1,4 +1,4 @@
-// Says of the ranks of a run what people, and programs that watch it, want to know.
+// Says of the ranks of a run what people, and programs that watch the run, want to know.
 // Thread rule: pure functions.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tools/live/live_run.h"
+#include "tools/train/event_file.h"
 #include "tools/train/job_runner.h"
 #include "tools/train/prepare_training.h"
 
@@ -20,6 +21,10 @@ std::string WhatRunsText(const std::string& job, const RunnerFacts& facts, int64
 
 // Returns "states read from run/step-000000400: 1.5 MiB in 10ms", of all states of the ranks.
 std::string StatesReadText(const RunnerFacts& facts, const std::string& path, int64_t took_ns);
+
+// Adds what copies in the memory of other processes have cost since the last row to a row, by the
+// names of docs/reference/metrics.md.
+void AddCopyCosts(const CopyCosts& costs, EventFile::Scalars* values);
 
 // Returns what follows the text of a recovery: from which file the states come if memory did not
 // have them, and that steps count which were done beyond the last one that the starter knows.

@@ -72,18 +72,20 @@ class Trainer {
 
   absl::StatusOr<TrainResult> Run() {
     WEIR_RETURN_IF_ERROR(Open());
-    absl::Status status = RunAllSteps();
+    absl::Status status = BeginSteps();
+    if (status.ok()) status = RunToEnd();
+    while (RanksAreGone(status) && options_.may_recover != nullptr &&
+           options_.may_recover(result_.steps_done)) {
+      status = Recover();
+      if (status.ok()) status = RunToEnd();
+    }
     // A checkpoint on its way is from before the error, and may be the last good one.
-    if (!status.ok() && !RanksAreGone(status)) checkpoints_.Await();
-    if (!status.ok()) NoteStanding();
+    if (!status.ok() && !is_ending_ && !RanksAreGone(status)) checkpoints_.Await();
+    NoteStanding();  // ranks may be lost as late as when files are written, or processes end
     result_.checkpoints = checkpoints_.totals();
     run_.Note(result_);
     progress_.Finish();
-    if (!status.ok() && !options_.trace.empty()) LeaveTrace();
-    WEIR_RETURN_IF_ERROR(status);
-    status = stops() ? EndAtNonfinite() : WriteResults();
-    NoteStanding();  // ranks may be lost that late, or as the processes end
-    run_.Note(result_);
+    if (!status.ok() && !is_ending_ && !options_.trace.empty()) LeaveTrace();
     WEIR_RETURN_IF_ERROR(status);
     return run_.Whole();
   }
@@ -179,28 +181,32 @@ class Trainer {
     return options_.interrupted != nullptr && options_.interrupted->load();
   }
 
-  absl::Status RunAllSteps() {
+  absl::Status BeginSteps() {
     const int64_t steps = job_.training().steps();
     started_at_ = result_.steps_done;
     progress_.Enter(live::Phase::kTraining);
     // The run was resumed after the last update, so the checkpoint is of the start.
-    if (started_at_ < steps && started_at_ == updates_.RoundDown(steps))
-      WEIR_RETURN_IF_ERROR(checkpoints_.WriteOnTheWay(started_at_));
-    absl::Status status = RunStepsTo(steps);
-    while (RanksAreGone(status) && options_.may_recover != nullptr &&
-           options_.may_recover(result_.steps_done)) {
-      status = Recover();
-      if (status.ok()) status = RunStepsTo(steps);
-    }
-    WEIR_RETURN_IF_ERROR(status);
+    const bool is_due = started_at_ < steps && started_at_ == updates_.RoundDown(steps);
+    return is_due ? checkpoints_.WriteOnTheWay(started_at_) : absl::OkStatus();
+  }
+
+  // Runs all steps that are left, and writes the files of the end.
+  absl::Status RunToEnd() {
+    const int64_t steps = job_.training().steps();
+    WEIR_RETURN_IF_ERROR(RunStepsTo(steps));
     TellRecovered(/*has_step=*/false);
     result_.interrupted = result_.steps_done < steps && !stops();
-    if (!result_.interrupted || run_.StepsAt(result_.steps_done) == 0) return absl::OkStatus();
-    progress_.SayLast(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
-    return replicas_->Look(result_.steps_done, true, runner_.get());
+    if (result_.interrupted && run_.StepsAt(result_.steps_done) > 0) {
+      progress_.SayLast(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
+      WEIR_RETURN_IF_ERROR(replicas_->Look(result_.steps_done, true, runner_.get()));
+    }
+    progress_.Finish();
+    is_ending_ = true;
+    return stops() ? EndAtNonfinite() : WriteResults();
   }
 
   absl::Status Recover() {
+    is_ending_ = false;
     const proto::Job* const smaller =
         options_.smaller_job == nullptr ? nullptr : options_.smaller_job();
     return BringBack(smaller == nullptr ? Mesh::kStays : Mesh::kShrinks, smaller);
@@ -565,7 +571,7 @@ class Trainer {
       values.emplace_back("checkpoint_seconds", *costs.write_seconds);
     if (costs.stall_seconds.has_value())
       values.emplace_back("checkpoint_stall_seconds", *costs.stall_seconds);
-    if (step + 1 == result_.steps_done) AddCopyCosts(&values);
+    if (step + 1 == result_.steps_done) AddCopyCosts(runner_->TakeCopyCosts(), &values);
     if (!evaluated) return values;
     for (const auto& [name, value] : result_.evaluation->means) {
       values.emplace_back(absl::StrCat("eval_", name == LossName(job_) ? "loss" : name), value);
@@ -573,16 +579,6 @@ class Trainer {
     if (auto bits = BitsPerByte(job_, *result_.evaluation))
       values.emplace_back("eval_bits_per_byte", *bits);
     return values;
-  }
-
-  // Adds what copies in the memory of other processes have cost since the last burst.
-  void AddCopyCosts(EventFile::Scalars* values) {
-    const CopyCosts costs = runner_->TakeCopyCosts();
-    if (costs.seconds.has_value()) values->emplace_back("buddy_seconds", *costs.seconds);
-    if (costs.stall_seconds.has_value())
-      values->emplace_back("buddy_stall_seconds", *costs.stall_seconds);
-    if (costs.bytes.has_value())
-      values->emplace_back("buddy_bytes", static_cast<double>(*costs.bytes));
   }
 
   Nonfinite nonfinite_in_files() const {
@@ -770,6 +766,7 @@ class Trainer {
   TrainResult result_;
   int64_t started_at_ = 0;                // steps done before
   double step_seconds_ = 0;               // mean over the last burst
+  bool is_ending_ = false;                // all steps are done, and files are written
   bool grows_ = false;                    // as soon as the run rests after an update
   std::optional<RunRecovery> recovered_;  // until it is told
   // The name and the seconds of the last one, which is told, and not yet in a row.

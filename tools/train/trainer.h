@@ -96,8 +96,8 @@ struct TrainOptions {
   console::Console* console = nullptr;  // must outlive the run; required
   live::LiveRun* live = nullptr;        // must outlive the run; null: no record is kept
   const std::atomic<bool>* interrupted = nullptr;
-  // Called when ranks are lost between the first step and the last. Returns whether the run brings
-  // them back (JobRunner::Recover) and goes on. Null: the run ends.
+  // Called when ranks are lost, from the first step until the last file is written. Returns whether
+  // the run brings them back (JobRunner::Recover) and goes on. Null: the run ends.
   std::function<bool(int64_t steps_done)> may_recover;
   // Returns the job with which the run goes on after a may_recover that has returned true: with
   // fewer replicas, because lost processes do not come back. The job stays as it is until the next
