@@ -165,6 +165,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
   context.micro_batches = plan->micro_batches;
   context.micro_batches_per_update = plan->micro_batches * plan->updates.every;
   context.precision = plan->settings.training.precision;
+  context.loss_scale = plan->settings.training.loss_scale;
   WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(context.rules, ImportRules(job, plan->stage_mesh, context.dims));
   if (HasStageMeshes(job)) context.rules.SetMeshes(MeshesOf(plan->places));

@@ -298,6 +298,8 @@ struct Variable {
   // 0: a gradient trains the variable.
   float momentum = 0;
   int group = -1;  // TrainingSettings::groups; -1: none
+  // The name of what the variable is a slot of, as slots of the optimiser are; empty: a weight.
+  std::string slot_of;
 };
 
 struct Module {

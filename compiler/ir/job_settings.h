@@ -84,13 +84,22 @@ struct PrecisionRule {
   DType precision = DType::kF32;
 };
 
+// The factor of the gradient of the loss (LossScale of proto/job.proto).
+struct LossScaleSettings {
+  bool adapts = true;
+  double factor = 65536;  // the first one, if it adapts
+  double growth = 2, backoff = 0.5;
+  int64_t growth_interval = 2000;
+};
+
 struct TrainingSettings {
   uint64_t seed = 0;
-  int zero_stage = 0;                          // 0 to 3
-  std::string zero_axis = "dp";                // the mesh axis that ZeRO splits states over
-  DType precision = DType::kF32;               // of parameters and activations in model functions
-  std::vector<PrecisionRule> precision_rules;  // the first that a node fits counts
-  double clip_norm = 0;                        // 0: gradients are not clipped
+  int zero_stage = 0;                           // 0 to 3
+  std::string zero_axis = "dp";                 // the mesh axis that ZeRO splits states over
+  DType precision = DType::kF32;                // of parameters and activations in model functions
+  std::vector<PrecisionRule> precision_rules;   // the first that a node fits counts
+  std::optional<LossScaleSettings> loss_scale;  // with f16 alone
+  double clip_norm = 0;                         // 0: gradients are not clipped
   OptimizerSettings optimizer;
   LearningRateSchedule learning_rates;
   std::vector<GroupSettings> groups;

@@ -186,6 +186,49 @@ absl::Status CheckGroup(const proto::ParameterGroup& group, const std::string& w
   return CheckOptimizer(group.optimizer(), where + ".optimizer");
 }
 
+// Checks factors that multiply the gradient of the loss, which are f32.
+absl::Status CheckLossScale(const proto::Training& training) {
+  constexpr double kFactorMax = 0x1p120;
+  constexpr int64_t kGrowthIntervalMax = 1 << 24;  // finite steps are counted in f32
+  const proto::LossScale& scale = training.loss_scale();
+  const std::string where = "training.loss_scale";
+  const bool is_f16 = training.precision() == proto::Training::F16;
+  if (training.has_loss_scale() && !is_f16) {
+    return Rejected(
+        {"W0865", where, "precision: F16 beside it, or no loss scale",
+         absl::StrCat("precision: ", proto::Training::Precision_Name(training.precision())),
+         "remove loss_scale: small gradients are no zeros in F32 and BF16"});
+  }
+  const auto bad = [&where](const char* field, const std::string& expected, double found) {
+    return Rejected({"W0865", absl::StrCat(where, ".", field), expected, absl::StrCat(found),
+                     "loss_scale {}, which is initial: 65536 growth: 2 backoff: 0.5 "
+                     "growth_interval: 2000; or loss_scale { fixed: 1024 }"});
+  };
+  const auto is_factor = [](double x) { return x > 0 && x <= kFactorMax; };
+  if (scale.fixed() != 0 && !is_factor(scale.fixed()))
+    return bad("fixed", "a number above 0 and up to 2^120, or 0 for one that adapts",
+               scale.fixed());
+  if (scale.fixed() != 0 && (scale.has_initial() || scale.has_growth() || scale.has_backoff() ||
+                             scale.has_growth_interval())) {
+    return bad("fixed", "0, or no other number beside it", scale.fixed());
+  }
+  if (scale.has_initial() && !is_factor(scale.initial()))
+    return bad("initial", "a number above 0 and up to 2^120", scale.initial());
+  if (scale.has_growth() && !(scale.growth() >= 1 && is_factor(scale.growth())))
+    return bad("growth", "1 or more", scale.growth());
+  if (scale.has_backoff() && !(scale.backoff() > 0 && scale.backoff() < 1))
+    return bad("backoff", "above 0 and below 1", scale.backoff());
+  if (scale.has_growth_interval() &&
+      (scale.growth_interval() < 1 || scale.growth_interval() > kGrowthIntervalMax)) {
+    return bad("growth_interval", absl::StrCat("1 to ", kGrowthIntervalMax),
+               static_cast<double>(scale.growth_interval()));
+  }
+  if (!is_f16 || scale.fixed() != 0 || training.gradient_delay() == 0) return absl::OkStatus();
+  return Rejected({"W0866", "training.gradient_delay",
+                   "0 with a loss scale that adapts, as late gradients have an earlier scale",
+                   absl::StrCat(training.gradient_delay()), "loss_scale { fixed: 1024 }"});
+}
+
 absl::Status CheckNumbers(const proto::Training& training) {
   const proto::Optimizer& optimizer = training.optimizer();
   WEIR_RETURN_IF_ERROR(CheckAll(
@@ -280,6 +323,7 @@ absl::Status CheckTraining(const proto::Job& job, const sbp::Mesh& stage_mesh, P
   WEIR_RETURN_IF_ERROR(CheckZero(job.training(), stage_mesh));
   WEIR_RETURN_IF_ERROR(CheckCounts(job));
   WEIR_RETURN_IF_ERROR(CheckAnyUpdate(job.training()));
+  WEIR_RETURN_IF_ERROR(CheckLossScale(job.training()));
   return CheckNumbers(job.training());
 }
 

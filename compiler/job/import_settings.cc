@@ -163,6 +163,17 @@ PrecisionRule ImportPrecisionRule(const proto::PrecisionRule& from) {
   return rule;
 }
 
+LossScaleSettings ImportLossScale(const proto::LossScale& from) {
+  LossScaleSettings scale;
+  scale.adapts = from.fixed() == 0;
+  if (from.has_initial()) scale.factor = from.initial();
+  if (!scale.adapts) scale.factor = from.fixed();
+  if (from.has_growth()) scale.growth = from.growth();
+  if (from.has_backoff()) scale.backoff = from.backoff();
+  if (from.has_growth_interval()) scale.growth_interval = from.growth_interval();
+  return scale;
+}
+
 TrainingSettings ImportTraining(const proto::Training& training) {
   constexpr double kAverageDecay = 0.999;
   TrainingSettings settings;
@@ -172,6 +183,8 @@ TrainingSettings ImportTraining(const proto::Training& training) {
   settings.precision = DTypeOf(training.precision());
   for (const proto::PrecisionRule& rule : training.precision_of())
     settings.precision_rules.push_back(ImportPrecisionRule(rule));
+  if (settings.precision == DType::kF16)
+    settings.loss_scale = ImportLossScale(training.loss_scale());
   settings.clip_norm = training.optimizer().clip_norm();
   settings.learning_rates = LearningRatesOf(training);
   settings.optimizer = ImportOptimizer(training.optimizer());

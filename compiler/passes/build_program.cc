@@ -98,6 +98,11 @@ class ProgramBuilder : private ProgramItems {
       if (!values.empty() && plan_.mode != PlanMode::kTrain) AddKeep(static_cast<int>(c), values);
       AddWeightCasts(static_cast<int>(c));
     }
+    if (plan_.mode != PlanMode::kTrain) return absl::OkStatus();
+    loss_scale_ = AddLossScaleFactor();
+    if (loss_scale_ < 0) return absl::OkStatus();
+    const int64_t stage = model_.calls[model_.values[model_.loss].call].stage;
+    grads_[model_.loss].push_back(AddLossSeed(loss_scale_, stage));
     return absl::OkStatus();
   }
 
@@ -622,11 +627,21 @@ class ProgramBuilder : private ProgramItems {
     BuildClip(plan_, &builder);
     clip_scale_ = NewValue("clip_scale", scalar, everywhere_, 0, at_update());
     int norm = NewValue("grad_norm", scalar, everywhere_, 0, at_update());
+    const int scale =
+        loss_scale_ < 0 ? -1 : NewValue("loss_scale", scalar, everywhere_, 0, at_update());
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "clip", at_update());
     item.function = InternFunction(0, builder);
     item.inputs = {total};
     item.outputs = {clip_scale_, norm};
+    if (loss_scale_ >= 0) {
+      item.inputs.push_back(loss_scale_);
+      item.outputs.push_back(scale);
+    }
     AddSink("grad_norm", norm);
+    if (loss_scale_ >= 0) {
+      AddSink("loss_scale", scale);
+      AddLossScaleStep(loss_scale_, total);
+    }
     AddSampleFactor(total);
     return absl::OkStatus();
   }
@@ -770,6 +785,7 @@ class ProgramBuilder : private ProgramItems {
   // By purpose: calls of the model, each with the function for its weights.
   std::map<std::string, std::vector<std::pair<int, int>>> for_weights_;
   int clip_scale_ = -1, sample_factor_ = -1;  // program values
+  int loss_scale_ = -1;                       // program value: the factor, if it adapts
 };
 
 }  // namespace

@@ -104,15 +104,17 @@ class FunctionDifferentiator {
   void SeedResult(int r) {
     ops::ValueId value = forward_.results[r].value;
     if (!needs_[value]) return;
-    if (r == loss_result_) {
+    const std::optional<LossScaleSettings>& scale = context_.loss_scale;
+    if (r == loss_result_ && !(scale.has_value() && scale->adapts)) {
       // The loss that an update minimises is the mean over its micro-batches.
+      const double factor = scale.has_value() ? scale->factor : 1;
       ops::ValueId seed =
           Emit("constant", {},
-               {{"value", 1.0 / static_cast<double>(context_.micro_batches_per_update)},
+               {{"value", factor / static_cast<double>(context_.micro_batches_per_update)},
                 {"to", std::string("f32[]")}},
                0, "seed of the loss")[0];
       Accumulate(value, seed);
-    } else if (result_has_grad_[r]) {
+    } else if (r == loss_result_ || result_has_grad_[r]) {
       ops::ValueId grad = backward_.AddValue(absl::StrCat("d_", forward_.values[value].name),
                                              forward_.values[value].type);
       backward_.args.push_back({grad, ArgKind::kFixed});

@@ -28,6 +28,7 @@ struct PassContext {
   int64_t micro_batches = 1;             // of a step
   int64_t micro_batches_per_update = 1;  // one update takes the mean of their gradients
   DType precision = DType::kF32;
+  std::optional<LossScaleSettings> loss_scale;
 };
 
 struct Pass {

@@ -1,6 +1,7 @@
 #include "compiler/passes/program_items.h"
 
 #include "absl/strings/str_cat.h"
+#include "compiler/passes/weight_functions.h"
 
 namespace weir::compiler {
 
@@ -87,6 +88,46 @@ int ProgramItems::Sum(const std::string& name, const std::vector<int>& parts,
   item.inputs = parts;
   item.outputs = {out};
   return out;
+}
+
+int ProgramItems::AddLossScaleFactor() {
+  const std::optional<LossScaleSettings>& scale = plan_.settings.training.loss_scale;
+  if (!scale.has_value() || !scale->adapts) return -1;
+  Variable variable;
+  variable.name = "loss_scale/factor";
+  variable.slot_of = "loss_scale";
+  variable.type = {DType::kF32, {}};
+  variable.init.mutable_uniform()->set_low(scale->factor);
+  variable.init.mutable_uniform()->set_high(scale->factor);
+  variable.layout = sbp::Broadcast(plan_.stage_mesh);
+  const int value = NewValue(variable.name, variable.type, variable.layout, 0, at_update());
+  variable.value = value;
+  module_.values[value].variable = static_cast<int>(module_.variables.size());
+  module_.variables.push_back(std::move(variable));
+  return value;
+}
+
+int ProgramItems::AddLossSeed(int factor, int64_t stage) {
+  const ProgramValue have = module_.values[factor];
+  FunctionBuilder builder("loss_seed", plan_.stage_mesh);
+  BuildLossSeed(plan_, &builder);
+  const int there = Boxed(factor, have.layout, stage, after_update());
+  const int seed = NewValue("loss_seed", have.type, have.layout, stage, after_update());
+  ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "loss seed", after_update());
+  item.function = InternFunction(stage, builder);
+  item.inputs = {there};
+  item.outputs = {seed};
+  return seed;
+}
+
+void ProgramItems::AddLossScaleStep(int factor, int total) {
+  FunctionBuilder builder("loss_scale", plan_.stage_mesh);
+  BuildLossScale(plan_, &builder);
+  ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "loss scale", at_update());
+  item.function = InternFunction(0, builder);
+  item.inputs = {total};
+  item.outputs = {factor};
+  item.states = {{"loss_scale/finite_steps", "loss_scale", module_.values[factor].layout}};
 }
 
 void ProgramItems::AddSink(const std::string& name, int value) {

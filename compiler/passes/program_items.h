@@ -46,6 +46,15 @@ class ProgramItems {
   int Sum(const std::string& name, const std::vector<int>& parts, const sbp::TensorType& type,
           const sbp::Layout& layout, int64_t stage);
 
+  // A loss scale that adapts is a variable, from which the loss gets its gradient. Adds it to stage
+  // 0 and returns its program value; -1: there is none.
+  int AddLossScaleFactor();
+  // Adds what makes the gradient of the loss of the factor, on the stage of the loss, and returns
+  // the gradient.
+  int AddLossSeed(int factor, int64_t stage);
+  // Adds what adapts the factor. `total`: the sum of the squares of all gradients, on stage 0.
+  void AddLossScaleStep(int factor, int total);
+
   // Reports a scalar under `name`.
   void AddSink(const std::string& name, int value);
 

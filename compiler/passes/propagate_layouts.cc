@@ -290,6 +290,10 @@ absl::Status PropagateLayouts(const PassContext& whole, Module* module) {
       Value& value = backward.values[backward.args[a].value];
       value.layout = forward.values[source].layout;
       value.why = {{LayoutReason::Kind::kForward}};
+      if (from.kind != ModelFunction::BackwardArg::kResultGrad) continue;
+      for (sbp::Sbp& sbp : value.layout) {  // each part of a sum has the gradient of the sum
+        if (sbp.is_partial()) sbp = sbp::Sbp::B();
+      }
     }
     for (size_t r = 0; r < backward.results.size(); ++r) {
       Result& result = backward.results[r];

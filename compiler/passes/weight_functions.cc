@@ -40,6 +40,12 @@ Attributes FactorAttributes(const UpdateRate& updates) {
   return attrs;
 }
 
+// A loss scale that adapts deals with gradients that are not finite.
+bool AdaptsLossScale(const LogicalPlan& plan) {
+  const std::optional<LossScaleSettings>& scale = plan.settings.training.loss_scale;
+  return scale.has_value() && scale->adapts;
+}
+
 }  // namespace
 
 sbp::Layout AllPartial(const sbp::Mesh& mesh) {
@@ -89,15 +95,48 @@ void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& p
   builder->AddResult(total, Frequency::kMicroBatch);
 }
 
+void BuildLossSeed(const LogicalPlan& plan, FunctionBuilder* builder) {
+  const sbp::Layout everywhere = sbp::Broadcast(plan.stage_mesh);
+  const ops::ValueId arg = builder->AddArg("factor", Scalar(), everywhere);
+  // The loss that an update minimises is the mean over its micro-batches.
+  const double share = 1.0 / static_cast<double>(plan.micro_batches * plan.updates.every);
+  builder->AddResult(
+      builder->Emit("scale", {arg}, {{Scalar(), everywhere}}, {{"factor", share}})[0],
+      Frequency::kMicroBatch);
+}
+
+void BuildLossScale(const LogicalPlan& plan, FunctionBuilder* builder) {
+  const sbp::Layout everywhere = sbp::Broadcast(plan.stage_mesh);
+  const LossScaleSettings& scale = *plan.settings.training.loss_scale;
+  const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
+  const std::vector<ops::ValueId> out =
+      builder->Emit("adapt_loss_scale", {arg}, {{Scalar(), everywhere}, {Scalar(), everywhere}},
+                    {{"growth", scale.growth},
+                     {"backoff", scale.backoff},
+                     {"growth_interval", scale.growth_interval}});
+  builder->AddResult(out[0], Frequency::kMicroBatch);
+  builder->MarkState(out[1], "finite_steps");
+}
+
 void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder) {
   const sbp::Layout everywhere = sbp::Broadcast(plan.stage_mesh);
-  const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
+  std::vector<ops::ValueId> args = {builder->AddArg("norm2", Scalar(), everywhere)};
   Attributes attrs = FactorAttributes(plan.updates);
   attrs.Set("clip_norm", plan.settings.training.clip_norm);
+  if (AdaptsLossScale(plan)) {
+    args.push_back(builder->AddArg("factor", Scalar(), everywhere));
+    attrs.Set("on_nonfinite", std::string("skip"));
+  } else if (plan.settings.training.loss_scale.has_value()) {
+    attrs.Set("loss_scale", plan.settings.training.loss_scale->factor);
+  }
   const std::vector<ops::ValueId> out =
-      builder->Emit("clip_scale", {arg}, {{Scalar(), everywhere}, {Scalar(), everywhere}}, attrs);
+      builder->Emit("clip_scale", args, {{Scalar(), everywhere}, {Scalar(), everywhere}}, attrs);
   builder->AddResult(out[0], Frequency::kMicroBatch);
   builder->AddResult(out[1], Frequency::kMicroBatch);
+  if (args.size() == 1) return;
+  builder->AddResult(
+      builder->Emit("scale", {args[1]}, {{Scalar(), everywhere}}, {{"factor", 1.0}})[0],
+      Frequency::kMicroBatch);
 }
 
 void BuildSampleFactor(const LogicalPlan& plan, FunctionBuilder* builder) {
@@ -105,6 +144,7 @@ void BuildSampleFactor(const LogicalPlan& plan, FunctionBuilder* builder) {
   const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
   Attributes attrs = FactorAttributes(WithoutDelay(plan.updates));
   attrs.Set("clip_norm", 0.0);
+  if (AdaptsLossScale(plan)) attrs.Set("on_nonfinite", std::string("skip"));
   builder->AddResult(builder->Emit("clip_scale", {arg}, {{Scalar(), everywhere}}, attrs)[0],
                      Frequency::kMicroBatch);
 }

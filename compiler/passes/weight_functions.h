@@ -26,8 +26,16 @@ sbp::Layout LayoutAtRest(const LogicalPlan& plan, const sbp::Mesh& mesh, int zer
 void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& plan,
                FunctionBuilder* builder);
 
-// Argument: the sum of the squares of all gradients of an update, B. Results: the factor for the
-// gradients, and the norm of the gradients, both B.
+// Argument: the factor of the loss scale, B. Result, B: the gradient of the loss of a micro-batch.
+void BuildLossSeed(const LogicalPlan& plan, FunctionBuilder* builder);
+
+// Argument: the sum of the squares of all gradients of an update, B. Result, in place: the factor
+// of the loss scale for the next update. The finite steps that count for its growth are a state.
+void BuildLossScale(const LogicalPlan& plan, FunctionBuilder* builder);
+
+// Arguments: the sum of the squares of all gradients of an update, and the factor of the loss scale
+// if it adapts, B. Results: the factor for the gradients, the norm of the gradients without loss
+// scale, and the loss scale again, if it adapts, all B.
 void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder);
 
 // Argument: as of BuildClip. Result, B: the factor for the samples of moving averages; below 0: the

@@ -469,8 +469,10 @@ class RegisterAllocator {
       sbp::Coords coords = plan_.places.CoordsOf(graph_.rank);
       TensorSlice slice =
           sbp::LocalSlice(variable.type, variable.layout, plan_.places.mesh(graph_.stage), coords);
-      AddState(variable.name, slice, variable.layout, variable.init)
-          ->set_state_class(proto::StateSpec::WEIGHT);
+      proto::StateSpec* spec = AddState(variable.name, slice, variable.layout, variable.init);
+      spec->set_state_class(variable.slot_of.empty() ? proto::StateSpec::WEIGHT
+                                                     : proto::StateSpec::OPTIMIZER_SLOT);
+      spec->set_weight(variable.slot_of);
       homes.push_back({places_[t].register_id, places_[t].offset});
     }
     for (TensorId t : graph_.tensors.ids()) AddDelayedGradients(t, &homes);

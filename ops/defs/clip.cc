@@ -50,6 +50,7 @@ OpDef SumSquaresDef() {
 std::vector<AttrSchema> ClipAttrs() {
   std::vector<AttrSchema> attrs = {
       {"clip_norm", AttrKind::kReal, std::nullopt, "largest norm; 0: no clipping"},
+      {"loss_scale", AttrKind::kReal, 1.0, "factor of the gradients, unless an operand gives it"},
       {"first_scale", AttrKind::kReal, 1.0, "factor of the gradients of the first update"},
       {"on_nonfinite", AttrKind::kString, std::string("stop"),
        "a norm that is not finite makes scale -1, no update: stop (then and ever after), skip "
@@ -67,15 +68,18 @@ OpDef ClipScaleDef() {
           "Gradients of the "
           "first update count first_scale times: so does their norm, and scale makes them so. Of a "
           "norm that is not "
-          "finite see on_nonfinite.",
-      .inputs = {{.name = "total", .doc = "f32 scalar"}},
+          "finite see on_nonfinite. Gradients are loss_scale times what they should be: norm is "
+          "without the factor, and scale takes it off.",
+      .inputs = {{.name = "total", .doc = "f32 scalar"},
+                 {.name = "loss_scale", .optional = true, .doc = "f32 scalar"}},
       .outputs = {{.name = "scale", .doc = "f32 scalar"}, {.name = "norm", .doc = "f32 scalar"}},
       .attrs = ClipAttrs(),
       .internal = true,
       .factors = " -> , "};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
-    OperandCheck check(in, {"total"});
+    OperandCheck check(in, {"total", "loss_scale"});
     check.Is(0, DType::kF32).Rank(0, 0);
+    if (in.inputs.size() > 1) check.Is(1, DType::kF32).Rank(1, 0);
     if (!(in.attrs.Real("clip_norm") >= 0)) {
       check.Fail({"W0310", "", "clip_norm of at least 0", absl::StrCat(in.attrs.Real("clip_norm")),
                   "clip_norm: 1"});
@@ -87,14 +91,42 @@ OpDef ClipScaleDef() {
     return std::vector<sbp::TensorType>(2, sbp::TensorType{DType::kF32, {}});
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    return RuleBuilder(" -> , ", inputs, outputs).Build();
+    return RuleBuilder(inputs.size() > 1 ? ", -> , " : " -> , ", inputs, outputs).Build();
   };
   def.flops = FlopsPerOutput(3);
   return def;
 }
 
+OpDef AdaptLossScaleDef() {
+  OpDef def;
+  def.schema = {
+      .name = "adapt_loss_scale",
+      .doc =
+          "A total that is not finite multiplies the factor by backoff; growth_interval finite "
+          "ones in a row multiply it by growth.",
+      .inputs = {{.name = "total", .doc = "f32 scalar"}},
+      .outputs = {{.name = "factor", .doc = "f32 scalar; read and written"},
+                  {.name = "finite_steps", .doc = "f32 scalar, a whole number; state"}},
+      .attrs = {{"growth", AttrKind::kReal, 2.0, "1 or more"},
+                {"backoff", AttrKind::kReal, 0.5, "above 0 and below 1"},
+                {"growth_interval", AttrKind::kInt, int64_t{2000}, "1 or more"}},
+      .internal = true,
+      .factors = " -> , "};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
+    OperandCheck check(in, {"total"});
+    WEIR_RETURN_IF_ERROR(check.Is(0, DType::kF32).Rank(0, 0).status());
+    return std::vector<sbp::TensorType>(2, sbp::TensorType{DType::kF32, {}});
+  };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return RuleBuilder(" -> , ", inputs, outputs).Build();
+  };
+  def.flops = FlopsPerOutput(2);
+  return def;
+}
+
 WEIR_REGISTER_OP(SumSquaresDef());
 WEIR_REGISTER_OP(ClipScaleDef());
+WEIR_REGISTER_OP(AdaptLossScaleDef());
 
 }  // namespace
 }  // namespace weir::ops

@@ -17,6 +17,18 @@ void AddUpdates(std::vector<OpCase>* cases) {
       {"clip_scale", "clip_scale", {{"clip_norm", 0.5}}, {"f32[]"}, {Fill::kPositive}});
   cases->push_back(
       {"clip_scale off", "clip_scale", {{"clip_norm", 0.0}}, {"f32[]"}, {Fill::kPositive}});
+  cases->push_back({"clip_scale with a loss scale",
+                    "clip_scale",
+                    {{"clip_norm", 0.5}},
+                    {"f32[]", "f32[]"},
+                    {Fill::kPositive, Fill::kPositive}});
+  cases->push_back({"adapt_loss_scale",
+                    "adapt_loss_scale",
+                    {{"growth_interval", int64_t{2}}},
+                    {"f32[]"},
+                    {Fill::kPositive},
+                    -1,
+                    {Fill::kPositive, Fill::kPositive}});
   Attributes adamw = {
       {"learning_rate", 0.01}, {"weight_decay", 0.1}, {"warmup_steps", int64_t{10}}};
   cases->push_back({"adamw",

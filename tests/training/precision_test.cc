@@ -1,8 +1,9 @@
-// Tests bf16 with f32 master weights, also with rules that give parts of the model another
-// precision: the losses are close to f32, equal on every mesh as far as bf16 allows, and the model
-// learns.
+// Tests bf16 and f16 with f32 master weights, also with rules that give parts of the model another
+// precision: the losses are close to f32, equal on every mesh as far as the type allows, and the
+// model learns. Tests the loss scale of f16, too.
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -13,7 +14,7 @@
 namespace weir::training {
 namespace {
 
-TEST(Precision, Bf16FollowsF32OnEveryMesh) {
+TEST(Precision, HalfTypesFollowF32OnEveryMesh) {
   zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 32;
@@ -29,17 +30,22 @@ TEST(Precision, Bf16FollowsF32OnEveryMesh) {
     run_options.steps = 40;
     absl::StatusOr<TrainRun> f32 = Train(*make(options), run_options);
     ASSERT_TRUE(f32.ok()) << f32.status();
-    zoo::TransformerOptions half = options;
-    half.training.precision = "bf16";
-    for (const char* mesh : {"", "dp=2,tp=2", "pp=2"}) {
-      proto::Job job = WithMesh(*make(half), mesh);
-      job.mutable_training()->set_zero_stage(1);
-      absl::StatusOr<TrainRun> bf16 = Train(job, run_options);
-      ASSERT_TRUE(bf16.ok()) << mesh << ": " << bf16.status();
-      EXPECT_LT(bf16->losses.back(), bf16->losses.front());
-      for (size_t step = 0; step < f32->losses.size(); ++step) {
-        EXPECT_NEAR(bf16->losses[step], f32->losses[step], 0.02 * f32->losses[step])
-            << mesh << " step " << step;
+    for (const char* precision : {"bf16", "f16"}) {
+      zoo::TransformerOptions half = options;
+      half.training.precision = precision;
+      for (const char* mesh : {"", "dp=2,tp=2", "pp=2"}) {
+        proto::Job job = WithMesh(*make(half), mesh);
+        job.mutable_training()->set_zero_stage(1);
+        // Overflows at the start would leave updates out, which f32 makes.
+        if (job.training().precision() == proto::Training::F16)
+          job.mutable_training()->mutable_loss_scale()->set_initial(256);
+        absl::StatusOr<TrainRun> run = Train(job, run_options);
+        ASSERT_TRUE(run.ok()) << precision << " " << mesh << ": " << run.status();
+        EXPECT_LT(run->losses.back(), run->losses.front());
+        for (size_t step = 0; step < f32->losses.size(); ++step) {
+          EXPECT_NEAR(run->losses[step], f32->losses[step], 0.02 * f32->losses[step])
+              << precision << " " << mesh << " step " << step;
+        }
       }
     }
   }
@@ -126,6 +132,98 @@ TEST(Precision, RulesGiveTheSameLossesOnEveryMesh) {
     }
     EXPECT_EQ(LossesOf(recomputing), one);
   }
+}
+
+proto::Job F16Job(const std::string& mesh) {
+  zoo::TransformerOptions options = SmallGpt("f16");
+  options.training.steps = 40;
+  return WithMesh(*zoo::GptJob(options), mesh);
+}
+
+TrainRun RunOf(const proto::Job& job, int64_t steps) {
+  TrainRunOptions options;
+  options.steps = steps;
+  absl::StatusOr<TrainRun> run = Train(job, options);
+  EXPECT_TRUE(run.ok()) << run.status();
+  return run.ok() ? *std::move(run) : TrainRun();
+}
+
+TEST(LossScale, AnOverflowChangesTheScaleAlone) {
+  for (const char* mesh : {"", "dp=2", "tp=2", "pp=2", "dp=2,tp=2"}) {
+    proto::Job job = F16Job(mesh);
+    job.mutable_training()->mutable_loss_scale()->set_initial(0x1p60);
+    TrainRun run = RunOf(job, 3);
+    ASSERT_EQ(run.loss_scales.size(), 3u) << mesh;
+    EXPECT_EQ(run.loss_scales, (std::vector<double>{0x1p60, 0x1p59, 0x1p58})) << mesh;
+    for (const double norm : run.grad_norms) EXPECT_FALSE(std::isfinite(norm)) << mesh;
+    EXPECT_EQ(run.initial.at("loss_scale/factor"), std::vector<float>{0x1p60f}) << mesh;
+    EXPECT_EQ(run.weights.at("loss_scale/factor"), std::vector<float>{0x1p57f}) << mesh;
+    for (auto* states : {&run.initial, &run.weights}) states->erase("loss_scale/factor");
+    EXPECT_EQ(FirstDifferentState(run.initial, run.weights), "") << mesh;
+  }
+}
+
+TEST(LossScale, GrowsAfterFiniteSteps) {
+  for (const char* mesh : {"", "dp=2", "tp=2", "pp=2"}) {
+    proto::Job job = F16Job(mesh);
+    proto::LossScale* scale = job.mutable_training()->mutable_loss_scale();
+    scale->set_initial(64);
+    scale->set_growth(4);
+    scale->set_growth_interval(2);
+    const TrainRun run = RunOf(job, 5);
+    EXPECT_EQ(run.loss_scales, (std::vector<double>{64, 64, 256, 256, 1024})) << mesh;
+    EXPECT_EQ(run.weights.at("loss_scale/finite_steps"), std::vector<float>{1}) << mesh;
+  }
+}
+
+// Powers of two change no bit of numbers that neither overflow nor fall below the normal ones.
+TEST(LossScale, OneThatAdaptsTrainsAsOneThatStays) {
+  proto::Job adapts = F16Job("pp=2"), stays = adapts;
+  adapts.mutable_training()->mutable_loss_scale()->set_initial(256);
+  stays.mutable_training()->mutable_loss_scale()->set_fixed(256);
+  const TrainRun a = RunOf(adapts, 6), b = RunOf(stays, 6);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.grad_norms, b.grad_norms);
+  EXPECT_TRUE(b.loss_scales.empty());
+  ASSERT_FALSE(a.grad_norms.empty());
+  // Norms are without the factor.
+  stays.mutable_training()->set_precision(proto::Training::F32);
+  stays.mutable_training()->clear_loss_scale();
+  const TrainRun f32 = RunOf(stays, 1);
+  ASSERT_FALSE(f32.grad_norms.empty());
+  EXPECT_NEAR(a.grad_norms[0], f32.grad_norms[0], 0.02 * f32.grad_norms[0]);
+}
+
+TEST(LossScale, NumbersThatMakeNoSenseAreRefused) {
+  const auto refused = [](const auto& change) {
+    proto::Job job = F16Job("");
+    change(job.mutable_training());
+    const auto plans = CompileForAllRanks(job);
+    return plans.ok() ? std::string() : std::string(plans.status().message());
+  };
+  using proto::Training;
+  EXPECT_EQ(refused([](Training*) {}), "");
+  EXPECT_NE(refused([](Training* training) {
+              training->set_precision(Training::BF16);
+              training->mutable_loss_scale();
+            }).find("W0865"),
+            std::string::npos);
+  EXPECT_NE(refused([](Training* training) {
+              training->mutable_loss_scale()->set_backoff(1);
+            }).find("W0865"),
+            std::string::npos);
+  EXPECT_NE(refused([](Training* training) {
+              training->mutable_loss_scale()->set_fixed(2);
+              training->mutable_loss_scale()->set_growth(2);
+            }).find("W0865"),
+            std::string::npos);
+  EXPECT_NE(refused([](Training* training) { training->set_gradient_delay(1); }).find("W0866"),
+            std::string::npos);
+  EXPECT_EQ(refused([](Training* training) {
+              training->set_gradient_delay(1);
+              training->mutable_loss_scale()->set_fixed(2);
+            }),
+            "");
 }
 
 }  // namespace

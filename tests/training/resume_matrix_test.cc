@@ -83,6 +83,47 @@ class ResumeMatrixTest : public ::testing::Test {
   int num_runs_ = 0;
 };
 
+// The job overflows in its first steps, and the scale grows again after each finite step.
+TEST_F(ResumeMatrixTest, ALossScaleResumesToTheBit) {
+  for (const char* mesh : {"", "dp=2", "pp=2"}) {
+    const auto rows = [&](int64_t steps, const std::string& resume, const std::string& checkpoint) {
+      proto::Job job = JobFor({mesh, 0, SequenceParallel::kNone}, steps);
+      job.mutable_training()->set_precision(proto::Training::F16);
+      proto::LossScale* scale = job.mutable_training()->mutable_loss_scale();
+      scale->set_initial(0x1p60);
+      scale->set_backoff(0x1p-52);
+      scale->set_growth_interval(2);
+      std::ostringstream log;
+      console::Console console(console::Console::Style::kPlain, &log);
+      train::TrainOptions options;
+      options.console = &console;
+      options.threads_per_device = 1;
+      options.resume = resume;
+      options.checkpoint = checkpoint;
+      options.metrics = folder_.PathFor(absl::StrCat("m", ++num_runs_));
+      const absl::StatusOr<train::TrainResult> result = train::Train(job, options);
+      EXPECT_TRUE(result.ok()) << mesh << ": " << result.status() << log.str();
+      std::map<int64_t, std::pair<double, double>> found;
+      std::ifstream in(options.metrics);
+      for (std::string line; std::getline(in, line);) {
+        const nlohmann::json parsed = nlohmann::json::parse(line);
+        found[parsed["step"]] = {parsed["loss"], parsed["loss_scale"]};
+      }
+      return found;
+    };
+    const std::string saved = folder_.PathFor(absl::StrCat("scale", mesh)) + "/";
+    const auto whole = rows(kSteps, "", "");
+    rows(kSavedSteps, "", saved);
+    const auto resumed = rows(kSteps, saved, "");
+    ASSERT_EQ(whole.size(), static_cast<size_t>(kSteps)) << mesh;
+    EXPECT_EQ(whole.at(1).second, 0x1p60) << mesh;
+    EXPECT_EQ(whole.at(2).second, 256) << mesh;
+    EXPECT_EQ(whole.at(4).second, 512) << mesh;
+    ASSERT_EQ(resumed.size(), static_cast<size_t>(kSteps - kSavedSteps)) << mesh;
+    for (const auto& [step, row] : resumed) EXPECT_EQ(row, whole.at(step)) << mesh << " " << step;
+  }
+}
+
 TEST_F(ResumeMatrixTest, ACheckpointOfAnyLayoutResumesUnderAnyOther) {
   const std::map<int64_t, double> expected = Losses(kLayouts[0], kSteps, "", "");
   ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));

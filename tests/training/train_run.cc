@@ -182,6 +182,7 @@ absl::StatusOr<TrainRun> Train(const proto::Job& job, const TrainRunOptions& opt
   if (options.inspect) options.inspect(*session);
   run.losses = sink.Take("loss");
   run.grad_norms = sink.Take("grad_norm");
+  run.loss_scales = sink.Take("loss_scale");
   run.edges = session->Edges();
   if (!computes) return run;
   for (const RankId rank : session->local_ranks()) {

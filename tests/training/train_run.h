@@ -29,6 +29,7 @@ struct TrainRunOptions {
 struct TrainRun {
   std::vector<double> losses;
   std::vector<double> grad_norms;
+  std::vector<double> loss_scales;  // none unless the loss scale adapts
   std::map<std::string, std::vector<float>>
       initial;  // whole tensors by name, optimiser state too, before step 0
   std::map<std::string, std::vector<float>> weights;  // the same states after the last step

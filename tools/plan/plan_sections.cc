@@ -226,16 +226,18 @@ std::string CallsText(const compiler::LogicalPlan& plan, int64_t part) {
 }
 
 std::string JobHead(const compiler::LogicalPlan& plan) {
-  int64_t elements = 0;
-  for (const compiler::Variable& variable : plan.module.variables)
+  int64_t weights = 0, elements = 0;
+  for (const compiler::Variable& variable : plan.module.variables) {
+    if (!variable.slot_of.empty()) continue;
+    ++weights;
     elements += variable.type.num_elements();
+  }
   return absl::StrCat(
       "job ", plan.job->name().empty() ? plan.job->graph().name() : plan.job->name(), " · mesh ",
       plan.mesh.num_axes() == 0 ? "of one device" : plan.mesh_text, " · ",
       Plural(plan.places.num_ranks(), "device"), " · ", Plural(plan.places.size(), "stage"), " · ",
       Plural(plan.micro_batches, "micro-batch"), UpdatesText(plan.updates), " · ZeRO ",
-      plan.settings.training.zero_stage, "\n",
-      Plural(static_cast<int64_t>(plan.module.variables.size()), "weight"), ", ",
+      plan.settings.training.zero_stage, "\n", Plural(weights, "weight"), ", ",
       Plural(elements, "parameter"), " · plan ", plan.plan_id, "\n");
 }
 

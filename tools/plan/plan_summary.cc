@@ -92,7 +92,7 @@ class Summarizer {
   std::string JobText() const {
     int64_t elements = 0;
     for (const compiler::Variable& variable : plan_.module.variables)
-      elements += variable.type.num_elements();
+      elements += variable.slot_of.empty() ? variable.type.num_elements() : 0;
     const std::string& name =
         plan_.job->name().empty() ? plan_.job->graph().name() : plan_.job->name();
     std::string text =

@@ -24,6 +24,7 @@ std::string TrainedText(const compiler::LogicalPlan& plan) {
   if (frozen.empty()) return "";
   double all = 0, trained = 0;
   for (const compiler::Variable& variable : plan.module.variables) {
+    if (!variable.slot_of.empty()) continue;
     const auto elements = static_cast<double>(variable.type.num_elements());
     all += elements;
     if (frozen.count(variable.name) == 0) trained += elements;

@@ -22,6 +22,8 @@ using Json = nlohmann::json;
 constexpr const char* kFirstColumns[] = {"step",
                                          "loss",
                                          "grad_norm",
+                                         "loss_scale",
+                                         "skipped_updates",
                                          "lr",
                                          "tokens_per_second",
                                          "samples_per_second",

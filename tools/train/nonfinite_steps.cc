@@ -12,28 +12,42 @@ constexpr int64_t kSkipsTold = 3;
 
 const char* TextOf(double value) { return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"; }
 
+// Gradients that are not finite even with so small a loss scale do not overflow: they are wrong.
+constexpr double kLossScaleLeast = 0x1p-20;
+
 bool IsTold(int64_t number) { return number <= kSkipsTold || (number & (number - 1)) == 0; }
 
 }  // namespace
 
-std::string NonfiniteSteps::Look(int64_t step, const StepMetrics& metrics) {
-  const auto loss = metrics.find(loss_), norm = metrics.find("grad_norm");
+std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
+  const StepMetrics& metrics = *report;
+  const auto loss = metrics.find(loss_), norm = metrics.find("grad_norm"),
+             scale = metrics.find("loss_scale");
   const bool loss_is_bad = loss != metrics.end() && !std::isfinite(loss->second);
   const bool norm_is_bad = norm != metrics.end() && !std::isfinite(norm->second);
+  const bool adapts = scale != metrics.end();
+  const bool overflows = adapts && norm_is_bad && !loss_is_bad && scale->second >= kLossScaleLeast;
+  const bool skips = norm_is_bad && (adapts || on_nonfinite_ == OnNonfinite::kSkip);
+  if (skips) ++num_skipped_;
+  if (adapts) (*report)["skipped_updates"] = static_cast<double>(num_skipped_);
+  if (overflows) return LineOfOverflow(step, scale->second);
   if (!loss_is_bad && !norm_is_bad) return "";
   NonfiniteStep bad{step, loss_is_bad, ""};
   if (loss_is_bad) bad.found = absl::StrCat("loss ", TextOf(loss->second));
   if (norm_is_bad)
     absl::StrAppend(&bad.found, loss_is_bad ? ", " : "", "gradient norm ", TextOf(norm->second));
   if (!first_.has_value()) first_ = bad;
-  if (norm_is_bad && !first_bad_norm_.has_value()) first_bad_norm_ = step;
+  // A loss scale that adapts leaves out this update alone, and later ones are made.
+  if (norm_is_bad && !adapts && !first_bad_norm_.has_value()) first_bad_norm_ = step;
   if (on_nonfinite_ == OnNonfinite::kSkip && norm_is_bad) return LineOfSkip(bad);
   if (on_nonfinite_ == OnNonfinite::kStop || warned_) return "";
   warned_ = true;
+  const char* consequence = skips ? "; its update is left out"
+                            : on_nonfinite_ == OnNonfinite::kContinue
+                                ? "; weights are likely lost"
+                                : "; its gradients are finite and were used";
   return absl::StrCat(
-      "WARNING: step ", step + 1, ": ", bad.found,
-      on_nonfinite_ == OnNonfinite::kContinue ? "; weights are likely lost"
-                                              : "; its gradients are finite and were used",
+      "WARNING: step ", step + 1, ": ", bad.found, consequence,
       ". Try a lower training.schedule.learning_rate, warm-up, or training.optimizer.clip_norm=1.");
 }
 
@@ -43,8 +57,14 @@ std::string NonfiniteSteps::Summary() const {
                       " left out, since gradients were not finite");
 }
 
+std::string NonfiniteSteps::LineOfOverflow(int64_t step, double scale) const {
+  if (!IsTold(num_skipped_)) return "";
+  return absl::StrCat("step ", step + 1, ": gradients overflow with a loss scale of ", scale,
+                      ": a smaller one follows, and the update is left out (", num_skipped_,
+                      num_skipped_ == 1 ? " so far)" : " so far; not each is told)");
+}
+
 std::string NonfiniteSteps::LineOfSkip(const NonfiniteStep& bad) {
-  ++num_skipped_;
   if (!IsTold(num_skipped_)) return "";
   return absl::StrCat("WARNING: step ", bad.step + 1, ": ", bad.found, "; its update is left out (",
                       num_skipped_, num_skipped_ == 1 ? " so far)" : " so far; not each is told)");

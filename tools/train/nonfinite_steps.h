@@ -1,4 +1,6 @@
-// Checks the reports of every step: whether the loss is finite, and the norm of the gradients. The
+// Checks the reports of every step: whether the loss is finite, and the norm of the gradients. With
+// a loss scale that adapts, a report has the scale, and a norm alone that is not finite is no error
+// unless the scale is too small for an overflow. The
 // norm covers every value that reaches a weight: the sum of the squares of all gradients is finite
 // only if each gradient is finite.
 //
@@ -30,19 +32,22 @@ class NonfiniteSteps {
   NonfiniteSteps(OnNonfinite on_nonfinite, const std::string& loss)
       : on_nonfinite_(on_nonfinite), loss_(loss) {}
 
-  // Returns a line for people, or nothing.
-  std::string Look(int64_t step, const StepMetrics& metrics);
+  // Returns a line for people, or nothing. Beside a loss scale, adds the updates left out so far to
+  // the report as "skipped_updates".
+  std::string Look(int64_t step, StepMetrics* report);
 
   // The first step whose loss or norm is not finite.
   const std::optional<NonfiniteStep>& first() const { return first_; }
-  // The first step whose norm is not finite. Under kStop no weight has changed since before that
-  // step.
+  // The first step whose norm is not finite, without a loss scale that adapts. Under kStop no
+  // weight has changed since before that step.
   std::optional<int64_t> first_bad_norm() const { return first_bad_norm_; }
-  int64_t num_skipped() const { return num_skipped_; }  // updates, under kSkip
-  // Returns a line for the end of the run on the updates that were skipped; empty if none was.
+  // Updates that are left out, under kSkip or with a loss scale that adapts.
+  int64_t num_skipped() const { return num_skipped_; }
+  // Returns a line for the end of the run on the updates that were left out; empty if none was.
   std::string Summary() const;
 
  private:
+  std::string LineOfOverflow(int64_t step, double scale) const;
   std::string LineOfSkip(const NonfiniteStep& bad);
 
   const OnNonfinite on_nonfinite_;

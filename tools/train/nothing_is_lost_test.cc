@@ -489,29 +489,49 @@ TEST_F(NothingIsLostTest, WhoSkipsOrContinuesForEverIsToldAndOnlyContinueSavesIt
 
 TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
   const double nan = std::nan(""), inf = INFINITY;
-  const StepMetrics fine = {{"loss", 1.0}, {"grad_norm", 1.0}},
-                    bad = {{"loss", inf}, {"grad_norm", nan}},
-                    bad_norm = {{"loss", 1.0}, {"grad_norm", inf}};
+  StepMetrics fine = {{"loss", 1.0}, {"grad_norm", 1.0}}, bad = {{"loss", inf}, {"grad_norm", nan}},
+              bad_norm = {{"loss", 1.0}, {"grad_norm", inf}},
+              bad_loss = {{"loss", nan}, {"grad_norm", 1.0}};
   NonfiniteSteps stop(OnNonfinite::kStop, "loss");
-  EXPECT_EQ(stop.Look(0, fine), "");
+  EXPECT_EQ(stop.Look(0, &fine), "");
   EXPECT_FALSE(stop.first().has_value());
-  EXPECT_EQ(stop.Look(1, {{"loss", nan}, {"grad_norm", 1.0}}), "");
-  EXPECT_EQ(stop.Look(2, bad), "");
+  EXPECT_EQ(stop.Look(1, &bad_loss), "");
+  EXPECT_EQ(stop.Look(2, &bad), "");
   EXPECT_EQ(stop.first()->step, 1);
   EXPECT_EQ(stop.first()->found, "loss nan");
   EXPECT_EQ(stop.first_bad_norm(), 2);
 
   NonfiniteSteps skip(OnNonfinite::kSkip, "loss");
-  EXPECT_THAT(skip.Look(0, bad),
+  EXPECT_THAT(skip.Look(0, &bad),
               HasSubstr("step 1: loss inf, gradient norm nan; its update is left out (1 so far)"));
   int told = 1;
-  for (int64_t step = 1; step < 100; ++step) told += skip.Look(step, bad_norm).empty() ? 0 : 1;
+  for (int64_t step = 1; step < 100; ++step) told += skip.Look(step, &bad_norm).empty() ? 0 : 1;
   EXPECT_EQ(skip.num_skipped(), 100);
   EXPECT_EQ(told, 3 + 5);  // 1, 2, 3; 4, 8, 16, 32, 64
 
   NonfiniteSteps go_on(OnNonfinite::kContinue, "loss");
-  EXPECT_THAT(go_on.Look(0, bad), HasSubstr("weights are likely lost"));
-  EXPECT_EQ(go_on.Look(1, bad), "") << "once";
+  EXPECT_THAT(go_on.Look(0, &bad), HasSubstr("weights are likely lost"));
+  EXPECT_EQ(go_on.Look(1, &bad), "") << "once";
+}
+
+TEST(NonfiniteStepsTest, AnOverflowOfScaledGradientsIsNoError) {
+  StepMetrics fine = {{"loss", 1.0}, {"grad_norm", 1.0}, {"loss_scale", 1024}},
+              overflow = {{"loss", 1.0}, {"grad_norm", INFINITY}, {"loss_scale", 2048}},
+              tiny = {{"loss", 1.0}, {"grad_norm", INFINITY}, {"loss_scale", 0x1p-21}},
+              bad_loss = {{"loss", INFINITY}, {"grad_norm", INFINITY}, {"loss_scale", 1024}};
+  NonfiniteSteps stop(OnNonfinite::kStop, "loss");
+  EXPECT_THAT(stop.Look(0, &overflow), HasSubstr("overflow with a loss scale of 2048"));
+  EXPECT_EQ(overflow.at("skipped_updates"), 1);
+  EXPECT_EQ(stop.Look(1, &fine), "");
+  EXPECT_EQ(fine.at("skipped_updates"), 1);
+  EXPECT_FALSE(stop.first().has_value());
+  stop.Look(2, &bad_loss);
+  ASSERT_TRUE(stop.first().has_value());
+  EXPECT_EQ(stop.first()->step, 2);
+  EXPECT_FALSE(stop.first_bad_norm().has_value()) << "later updates are made";
+  NonfiniteSteps too_small(OnNonfinite::kStop, "loss");
+  too_small.Look(0, &tiny);
+  EXPECT_TRUE(too_small.first().has_value()) << "no overflow explains it";
 }
 
 // Loses its ranks once, at the step `at`, and has them back in the state in which they were.

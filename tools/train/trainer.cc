@@ -459,8 +459,8 @@ class Trainer {
   absl::Status EndBurst(int64_t steps) {
     Burst& burst = *burst_;
     if (!std::exchange(burst.is_checked, true)) {
-      for (const auto& [step, metrics] : reported_) {
-        if (const std::string line = nonfinite_.Look(step, metrics); !line.empty())
+      for (auto& [step, metrics] : reported_) {
+        if (const std::string line = nonfinite_.Look(step, &metrics); !line.empty())
           progress_.Say(line);
       }
     }

@@ -1,4 +1,5 @@
-// The update of weights (adamw, sgd) and the kernels before it (sum_squares, clip_scale).
+// The update of weights (adamw, sgd) and the kernels before it (sum_squares, clip_scale), and
+// adapt_loss_scale.
 #include <cmath>
 #include <vector>
 
@@ -237,6 +238,7 @@ class ClipScaleKernel final : public Kernel {
  public:
   explicit ClipScaleKernel(const Attributes& attrs)
       : clip_norm_(attrs.Real("clip_norm")),
+        loss_scale_(static_cast<float>(attrs.Real("loss_scale", 1))),
         first_scale_(static_cast<float>(attrs.Real("first_scale", 1))),
         updates_(UpdateRate::FromAttributes(attrs)),
         leaves_out_(attrs.Str("on_nonfinite", "stop") != "continue"),
@@ -245,6 +247,9 @@ class ClipScaleKernel final : public Kernel {
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     float norm = std::sqrt(*static_cast<const float*>(args.inputs[0]));
     const bool finite = std::isfinite(norm);
+    const bool has_factor = args.inputs.size() > 1 && args.inputs[1] != nullptr;
+    const float factor = has_factor ? *static_cast<const float*>(args.inputs[1]) : loss_scale_;
+    norm /= factor;
     const bool counts_more = first_scale_ != 1 && updates_.OptimizerStep(args.step) == 0;
     if (counts_more) norm *= first_scale_;
     float scale = 1;
@@ -253,6 +258,7 @@ class ClipScaleKernel final : public Kernel {
       if (scale > 1) scale = 1;  // a NaN stays
     }
     if (counts_more) scale *= first_scale_;
+    scale /= factor;
     if (leaves_out_ && (!finite || stopped_)) {
       scale = kNoUpdate;
       stopped_ = stays_;
@@ -266,6 +272,7 @@ class ClipScaleKernel final : public Kernel {
   static constexpr float kNoUpdate = -1;
 
   const double clip_norm_;
+  const float loss_scale_;
   const float first_scale_;
   const UpdateRate updates_;
   const bool leaves_out_;
@@ -279,10 +286,37 @@ KernelOr MakeClipScale(const KernelSpec& spec) {
   return std::make_unique<ClipScaleKernel>(spec.attrs);
 }
 
+// Every rank that runs this kernel sees the same total, so all ranks have the same factor.
+class AdaptLossScaleKernel final : public Kernel {
+ public:
+  explicit AdaptLossScaleKernel(const Attributes& attrs) : step_(LossScaleStepOf(attrs)) {}
+
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    const bool finite = std::isfinite(*static_cast<const float*>(args.inputs[0]));
+    float* factor = static_cast<float*>(args.outputs[0]);
+    float* finite_steps = static_cast<float*>(args.outputs[1]);
+    *finite_steps = finite ? *finite_steps + 1 : 0;
+    if (!finite) *factor *= step_.backoff;
+    if (*finite_steps < step_.growth_interval) return absl::OkStatus();
+    *finite_steps = 0;
+    if (std::isfinite(*factor * step_.growth)) *factor *= step_.growth;
+    return absl::OkStatus();
+  }
+
+ private:
+  const LossScaleStep step_;
+};
+
+KernelOr MakeAdaptLossScale(const KernelSpec& spec) {
+  if (absl::Status status = CheckAdaptLossScale(spec); !status.ok()) return status;
+  return std::make_unique<AdaptLossScaleKernel>(spec.attrs);
+}
+
 WEIR_REGISTER_KERNEL("cpu", "adamw", MakeAdamW);
 WEIR_REGISTER_KERNEL("cpu", "sgd", MakeSgd);
 WEIR_REGISTER_KERNEL("cpu", "sum_squares", MakeSumSquares);
 WEIR_REGISTER_KERNEL("cpu", "clip_scale", MakeClipScale);
+WEIR_REGISTER_KERNEL("cpu", "adapt_loss_scale", MakeAdaptLossScale);
 
 }  // namespace
 }  // namespace weir::kernels

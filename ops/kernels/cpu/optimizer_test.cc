@@ -115,6 +115,41 @@ TEST(ClipScaleTest, ScalesOnlyNormsAboveTheLimit) {
   }
 }
 
+TEST(ClipScaleTest, ALossScaleIsTakenOff) {
+  const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
+  for (double clip : {0.0, 1.0}) {
+    const double norm = 3;
+    const double expected = (clip > 0 ? clip / (norm + 1e-6) : 1.0) / 1024;
+    const double total = (norm * 1024) * (norm * 1024);
+    auto operand = RunKernel("clip_scale", {{"clip_norm", clip}}, {Scalar(total), Scalar(1024)},
+                             {scalar, scalar});
+    auto attribute = RunKernel("clip_scale", {{"clip_norm", clip}, {"loss_scale", 1024.0}},
+                               {Scalar(total)}, {scalar, scalar});
+    for (const auto& out : {operand, attribute}) {
+      ExpectClose(out[0], {expected}, 0.1);
+      ExpectClose(out[1], {norm}, 0.1);
+    }
+  }
+}
+
+TEST(AdaptLossScaleTest, FollowsTheRuleOfGradScaler) {
+  const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
+  const Attributes attrs{{"growth", 4.0}, {"backoff", 0.25}, {"growth_interval", int64_t{2}}};
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  TestTensor factor = Scalar(64), steps = Scalar(0);
+  const double totals[] = {1, 1, 1, inf, 1, nan, 1, 1};
+  const double factors[] = {64, 256, 256, 64, 64, 16, 16, 64};
+  const double counts[] = {1, 0, 1, 0, 1, 0, 1, 0};
+  for (size_t i = 0; i < std::size(totals); ++i) {
+    RunOptions options;
+    options.initial_outputs = {factor, steps};
+    auto out = RunKernel("adapt_loss_scale", attrs, {Scalar(totals[i])}, {scalar, scalar}, options);
+    factor = out[0], steps = out[1];
+    EXPECT_EQ(factor[0], factors[i]) << i;
+    EXPECT_EQ(steps[0], counts[i]) << i;
+  }
+}
+
 // Returns the scales that one kernel makes of one total after another.
 std::vector<float> ScalesOf(const std::string& on_nonfinite, double clip_norm,
                             const std::vector<float>& totals) {

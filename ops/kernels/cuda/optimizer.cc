@@ -199,6 +199,7 @@ class ClipScaleKernel final : public CudaKernel {
  public:
   explicit ClipScaleKernel(const Attributes& attrs)
       : clip_norm_(attrs.Real("clip_norm")),
+        loss_scale_(static_cast<float>(attrs.Real("loss_scale", 1))),
         first_scale_(static_cast<float>(attrs.Real("first_scale", 1))),
         updates_(UpdateRate::FromAttributes(attrs)),
         leaves_out_(attrs.Str("on_nonfinite", "stop") != "continue"),
@@ -220,6 +221,8 @@ class ClipScaleKernel final : public CudaKernel {
     work.stopped = stopped_;
     work.total = static_cast<const float*>(args.inputs[0]);
     work.clip_norm = static_cast<float>(clip_norm_);
+    work.loss_scale = loss_scale_;
+    if (args.inputs.size() > 1) work.factor = static_cast<const float*>(args.inputs[1]);
     if (first_scale_ != 1 && updates_.OptimizerStep(args.step) == 0)
       work.first_scale = first_scale_;
     work.leaves_out = leaves_out_;
@@ -232,6 +235,7 @@ class ClipScaleKernel final : public CudaKernel {
 
  private:
   const double clip_norm_;
+  const float loss_scale_;
   const float first_scale_;
   const UpdateRate updates_;
   const bool leaves_out_, stays_;
@@ -241,6 +245,27 @@ class ClipScaleKernel final : public CudaKernel {
 KernelOr MakeClipScale(const KernelSpec& spec) {
   if (absl::Status status = CheckClipScale(spec); !status.ok()) return status;
   return std::make_unique<ClipScaleKernel>(spec.attrs);
+}
+
+class AdaptLossScaleKernel final : public CudaKernel {
+ public:
+  explicit AdaptLossScaleKernel(const Attributes& attrs) : step_(LossScaleStepOf(attrs)) {}
+
+ protected:
+  absl::Status Enqueue(const KernelArgs& args, void*, device::CudaStream stream) override {
+    LaunchAdaptLossScale(
+        {step_, static_cast<const float*>(args.inputs[0]), Floats(args, 0), Floats(args, 1)},
+        stream);
+    return absl::OkStatus();
+  }
+
+ private:
+  const LossScaleStep step_;
+};
+
+KernelOr MakeAdaptLossScale(const KernelSpec& spec) {
+  if (absl::Status status = CheckAdaptLossScale(spec); !status.ok()) return status;
+  return std::make_unique<AdaptLossScaleKernel>(spec.attrs);
 }
 
 }  // namespace
@@ -261,6 +286,7 @@ WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "adamw", MakeAdamW);
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "sgd", MakeSgd);
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "sum_squares", MakeSumSquares);
 WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "clip_scale", MakeClipScale);
+WEIR_REGISTER_KERNEL(WEIR_CUDA_KIND, "adapt_loss_scale", MakeAdaptLossScale);
 
 }  // namespace
 }  // namespace weir::kernels::WEIR_CUDA_SPACE

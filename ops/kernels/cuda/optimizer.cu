@@ -215,6 +215,8 @@ __global__ void AddTotalsKernel(TotalsWork work) {
 __global__ void ClipScaleKernel(ClipScaleWork work) {
   float norm = sqrtf(*work.total);
   const bool finite = norm < Infinity();  // a NaN is not
+  const float factor = work.factor != nullptr ? *work.factor : work.loss_scale;
+  norm /= factor;
   norm *= work.first_scale;
   float scale = 1;
   if (work.clip_norm > 0) {
@@ -222,11 +224,24 @@ __global__ void ClipScaleKernel(ClipScaleWork work) {
     if (scale > 1) scale = 1;  // a NaN stays
   }
   scale *= work.first_scale;
+  scale /= factor;
   const bool was_stopped = !work.is_first && *work.stopped != 0;
   const bool stops = work.leaves_out && (!finite || was_stopped);
   *work.stopped = stops ? work.stays : was_stopped;
   *work.scale = stops ? kNoUpdate : scale;
   if (work.norm != nullptr) *work.norm = norm;
+}
+
+__global__ void AdaptLossScaleKernel(AdaptLossScaleWork work) {
+  const bool finite = *work.total < Infinity();  // a NaN is not
+  float steps = finite ? *work.finite_steps + 1 : 0;
+  float factor = finite ? *work.factor : *work.factor * work.step.backoff;
+  if (steps >= work.step.growth_interval) {
+    steps = 0;
+    if (factor * work.step.growth < Infinity()) factor *= work.step.growth;
+  }
+  *work.finite_steps = steps;
+  *work.factor = factor;
 }
 
 }  // namespace
@@ -268,6 +283,10 @@ void LaunchTotals(const TotalsWork& work, device::CudaStream stream) {
 
 void LaunchClipScale(const ClipScaleWork& work, device::CudaStream stream) {
   Launch(stream, &ClipScaleKernel, dim3(1), dim3(1), 0, work);
+}
+
+void LaunchAdaptLossScale(const AdaptLossScaleWork& work, device::CudaStream stream) {
+  Launch(stream, &AdaptLossScaleKernel, dim3(1), dim3(1), 0, work);
 }
 
 #ifdef WEIR_CUDA_EMULATED

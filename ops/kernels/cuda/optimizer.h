@@ -1,4 +1,5 @@
-// The update of weights (adamw, sgd) and the kernels before it (sum_squares, clip_scale), on a GPU.
+// The update of weights (adamw, sgd) and the kernels before it (sum_squares, clip_scale), and
+// adapt_loss_scale, on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -81,15 +82,25 @@ void LaunchTotals(const TotalsWork& work, device::CudaStream stream);
 struct ClipScaleWork {
   const float* total = nullptr;  // the sum of squares
   float clip_norm = 0;           // 0: none
-  float first_scale = 1;         // what the gradients of this step count more
-  bool leaves_out = false;       // a norm that is not finite means no update
-  bool stays = false;            // no update follows such a norm
-  int32_t* stopped = nullptr;    // whether there was such a norm; memory of the kernel
-  bool is_first = false;         // this launch is the first that gets `stopped`
+  float loss_scale = 1;          // the factor of the gradients, unless `factor` gives it
+  const float* factor = nullptr;
+  float first_scale = 1;       // what the gradients of this step count more
+  bool leaves_out = false;     // a norm that is not finite means no update
+  bool stays = false;          // no update follows such a norm
+  int32_t* stopped = nullptr;  // whether there was such a norm; memory of the kernel
+  bool is_first = false;       // this launch is the first that gets `stopped`
   float* scale = nullptr;
   float* norm = nullptr;
 };
 void LaunchClipScale(const ClipScaleWork& work, device::CudaStream stream);
+
+struct AdaptLossScaleWork {
+  LossScaleStep step;
+  const float* total = nullptr;  // the sum of squares
+  float* factor = nullptr;
+  float* finite_steps = nullptr;
+};
+void LaunchAdaptLossScale(const AdaptLossScaleWork& work, device::CudaStream stream);
 
 // Returns memory of the current device for one number, or null if there is none left. The memory
 // outlives what has been launched with it: free it once the stream has done its work.

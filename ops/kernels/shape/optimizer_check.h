@@ -1,5 +1,5 @@
-// These checks hold the operands of kernels of updates, sum_squares and clip_scale to what the
-// kernels expect. Thread rule: pure functions.
+// These checks hold the operands of kernels of updates, sum_squares, clip_scale and
+// adapt_loss_scale to what the kernels expect. Thread rule: pure functions.
 #pragma once
 
 #include "absl/status/status.h"
@@ -16,5 +16,6 @@ absl::Status CheckAdamW(const KernelSpec& spec);
 absl::Status CheckSgd(const KernelSpec& spec);
 absl::Status CheckSumSquares(const KernelSpec& spec);
 absl::Status CheckClipScale(const KernelSpec& spec);
+absl::Status CheckAdaptLossScale(const KernelSpec& spec);
 
 }  // namespace weir::kernels

@@ -23,4 +23,11 @@ struct SgdNumbers {
   Momentum kind = Momentum::kNone;
 };
 
+// What adapt_loss_scale does to the factor of the loss scale.
+struct LossScaleStep {
+  float growth;
+  float backoff;
+  float growth_interval;  // finite steps in a row, a whole number
+};
+
 }  // namespace weir::kernels

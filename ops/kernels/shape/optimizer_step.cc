@@ -45,4 +45,10 @@ std::optional<SgdNumbers> SgdSteps::At(int64_t step, bool has_buffer) const {
   return numbers;
 }
 
+LossScaleStep LossScaleStepOf(const Attributes& attrs) {
+  return {static_cast<float>(attrs.Real("growth", 2)),
+          static_cast<float>(attrs.Real("backoff", 0.5)),
+          static_cast<float>(attrs.Int("growth_interval", 2000))};
+}
+
 }  // namespace weir::kernels

@@ -36,4 +36,6 @@ class SgdSteps {
   double momentum_, weight_decay_;
 };
 
+LossScaleStep LossScaleStepOf(const Attributes& attrs);
+
 }  // namespace weir::kernels
