@@ -273,6 +273,48 @@ TEST(ExportModel, AnglesOfPositionsAreNoWeights) {
   EXPECT_GT(lowered->graph.parameters.size(), 1u);
 }
 
+TEST(ExportModel, IntegersAreOfTheTypeAskedFor) {
+  const std::string text = R"(
+    graph {
+      dim { name: "batch" size: 4 }
+      main: "main"
+      function {
+        name: "main"
+        input { name: "ids" type: "i32[batch]" }
+        input { name: "targets" type: "i32[batch]" }
+        parameter { name: "w" type: "f32[vocab=7, classes=5]" }
+        node { name: "known" op: "less" input: "ids" attr { name: "value" f: 6 } }
+        node { name: "weight" op: "cast" input: "known" attr { name: "to" s: "f32" } }
+        node { name: "logits" op: "embedding" input: "w" input: "ids" }
+        node { name: "best" op: "argmax" input: "logits" attr { name: "axis" i: 1 } }
+        node { name: "losses" op: "softmax_cross_entropy" input: "logits" input: "targets" }
+        node { name: "counted" op: "mul" input: "losses" input: "weight" }
+        node { name: "loss" op: "reduce_mean" input: "counted" }
+        output: "loss"
+      }
+    })";
+  for (const bool i64 : {false, true}) {
+    ExportOptions options;
+    options.outputs = {"weight", "best"};
+    options.i64 = i64;
+    const auto exported = ExportModel(ParsedJob(text), options);
+    ASSERT_TRUE(exported.ok()) << exported.status();
+    const int integers = static_cast<int>(i64 ? Element::kI64 : Element::kI32);
+    const proto::OnnxGraph& graph = exported->model.graph();
+    ASSERT_EQ(graph.input_size(), 1);
+    EXPECT_EQ(graph.input(0).type().tensor().element(), integers);
+    ASSERT_EQ(graph.output_size(), 2);
+    EXPECT_EQ(graph.output(1).type().tensor().element(), integers) << "places";
+    int numbers = 0;
+    for (const proto::OnnxTensor& tensor : graph.initializer()) {
+      if (tensor.dims_size() > 0 || tensor.type() == static_cast<int>(Element::kF32)) continue;
+      EXPECT_EQ(tensor.type(), integers) << tensor.name();
+      ++numbers;
+    }
+    EXPECT_EQ(numbers, 1) << "the number that ids are compared with";
+  }
+}
+
 TEST(ExportModel, ClosesADimensionThatAWeightHasAndSaysSo) {
   std::string text = kJob;
   text.replace(text.find("f32[vocab, hidden]"), 18,

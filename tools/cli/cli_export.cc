@@ -291,6 +291,9 @@ void AddExportVerb(CLI::App* app, CliContext* context) {
                    "A dimension that keeps the size of the job [none but where a node needs it]")
       ->type_name("NAME")
       ->needs(to_onnx);
+  verb->add_flag("--i64", arguments->options.i64,
+                 "Integers of the model of ONNX, its inputs too, are i64 and not i32")
+      ->needs(to_onnx);
   verb->add_flag("--beside", arguments->beside,
                  "Write the weights into a file beside the model, as beyond 1 GiB")
       ->needs(to_onnx);

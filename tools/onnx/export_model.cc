@@ -301,8 +301,9 @@ class Exporter {
     }
     for (TensorId output : outputs_) read[output] = true;
     ExportedModel exported;
-    ModelBuilder builder(job_.graph().name().empty() ? "weir" : job_.graph().name(),
-                         kExportedIrVersion, kExportedOpset);
+    ModelBuilder builder(
+        job_.graph().name().empty() ? "weir" : job_.graph().name(), kExportedIrVersion,
+        kExportedOpset, options_.i64 ? ModelBuilder::Integers::kI64 : ModelBuilder::Integers::kI32);
     std::deque<ExportedValue> values;
     for (size_t t = 0; t < flat_.tensors.size(); ++t) {
       const FlatTensor& tensor = flat_.tensors[t];

@@ -2,7 +2,8 @@
 // optimiser. Calls and their repetitions are written out. Dimensions that no weight has and no
 // operation fixes, the batch above all, stay open.
 //
-// All real numbers of the model are f32 and all integers i32, whatever the precision of the job.
+// All real numbers of the model are f32, whatever the precision of the job, and all integers i32 or
+// i64, as asked.
 // Dropout is left out. Thread rule: pure functions, except for writing files.
 #pragma once
 
@@ -27,6 +28,7 @@ struct ExportOptions {
   // else what the loss compares with an input; else the outputs of `main`.
   std::vector<std::string> outputs;
   std::vector<std::string> fixed;  // names of dimensions that keep the size of the job
+  bool i64 = false;                // integers, inputs too, are i64
 };
 
 struct ExportedWeight {

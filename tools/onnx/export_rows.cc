@@ -88,7 +88,8 @@ void Cast(ExportNode& e) {
     const Element half = to == "bf16" ? Element::kBF16 : Element::kF16;
     x = e.Add("Cast", {x}, NodeAttributes().Int("to", static_cast<int64_t>(half)));
   }
-  e.Result(0, "Cast", {x}, NodeAttributes().Int("to", ElementOf(e.output(0).type.dtype)));
+  e.Result(0, "Cast", {x},
+           NodeAttributes().Int("to", e.builder().ElementOf(e.output(0).type.dtype)));
 }
 
 // The second operand, or the number in its place.
@@ -102,7 +103,7 @@ void Compare(ExportNode& e) {
   if (e.dtype(0) == DType::kBool && std::string(op) != "Equal") {
     for (std::string& operand : operands) {
       operand =
-          e.Add("Cast", {operand}, NodeAttributes().Int("to", static_cast<int64_t>(Element::kI32)));
+          e.Add("Cast", {operand}, NodeAttributes().Int("to", e.builder().ElementOf(DType::kI32)));
     }
   }
   e.Result(0, op, operands);
@@ -185,7 +186,7 @@ void Argmax(ExportNode& e) {
   const std::string place =
       e.Add(e.attrs().Bool("largest", true) ? "ArgMax" : "ArgMin", {e.In(0)},
             NodeAttributes().Int("axis", e.attrs().Int("axis")).Int("keepdims", 0));
-  e.Result(0, "Cast", {place}, NodeAttributes().Int("to", static_cast<int64_t>(Element::kI32)));
+  e.Result(0, "Cast", {place}, NodeAttributes().Int("to", e.builder().ElementOf(DType::kI32)));
 }
 
 void TopK(ExportNode& e) {
@@ -196,7 +197,7 @@ void TopK(ExportNode& e) {
       "TopK", {e.In(0), e.Ints({e.attrs().Int("k")})}, {e.name(), places},
       NodeAttributes().Int("axis", axis).Int("largest", e.attrs().Bool("largest", true) ? 1 : 0));
   if (e.num_outputs() > 1)
-    e.Result(1, "Cast", {places}, NodeAttributes().Int("to", static_cast<int64_t>(Element::kI32)));
+    e.Result(1, "Cast", {places}, NodeAttributes().Int("to", e.builder().ElementOf(DType::kI32)));
 }
 
 void Cumsum(ExportNode& e) {

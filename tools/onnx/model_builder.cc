@@ -18,17 +18,6 @@ constexpr int kRealAttribute = 1, kIntAttribute = 2, kTextAttribute = 3, kTensor
 
 }  // namespace
 
-int ElementOf(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kBF16:
-    case DType::kF16: return static_cast<int>(Element::kF32);
-    case DType::kI32: return static_cast<int>(Element::kI32);
-    case DType::kBool: return static_cast<int>(Element::kBool);
-  }
-  return static_cast<int>(Element::kUndefined);
-}
-
 proto::OnnxAttribute& NodeAttributes::New(const std::string& name, int type) {
   proto::OnnxAttribute& added = list_.emplace_back();
   added.set_name(name);
@@ -62,11 +51,25 @@ NodeAttributes& NodeAttributes::Value(const std::string& name, proto::OnnxTensor
   return *this;
 }
 
-ModelBuilder::ModelBuilder(const std::string& name, int64_t ir_version, int64_t opset) {
+ModelBuilder::ModelBuilder(const std::string& name, int64_t ir_version, int64_t opset,
+                           Integers integers)
+    : integers_(integers) {
   model_.set_ir_version(ir_version);
   model_.set_producer("weir");
   model_.add_opset()->set_version(opset);
   model_.mutable_graph()->set_name(name);
+}
+
+int ModelBuilder::ElementOf(DType dtype) const {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kBF16:
+    case DType::kF16: return static_cast<int>(Element::kF32);
+    case DType::kI32:
+      return static_cast<int>(integers_ == Integers::kI64 ? Element::kI64 : Element::kI32);
+    case DType::kBool: return static_cast<int>(Element::kBool);
+  }
+  return static_cast<int>(Element::kUndefined);
 }
 
 std::string ModelBuilder::TakeName(const std::string& wanted) {
@@ -130,6 +133,8 @@ std::string ModelBuilder::Number(double value, DType dtype) {
   tensor.set_type(element);
   if (element == static_cast<int>(Element::kF32))
     tensor.add_floats(static_cast<float>(value));
+  else if (element == static_cast<int>(Element::kI64))
+    tensor.add_longs(static_cast<int64_t>(value));
   else
     tensor.add_ints(static_cast<int32_t>(value));
   return name;

@@ -32,7 +32,9 @@ class NodeAttributes {
 
 class ModelBuilder {
  public:
-  ModelBuilder(const std::string& name, int64_t ir_version, int64_t opset);
+  // The type of all integers of a model, but for shapes and axes, which are i64 in ONNX.
+  enum class Integers : uint8_t { kI32, kI64 };
+  ModelBuilder(const std::string& name, int64_t ir_version, int64_t opset, Integers integers);
 
   // Returns the name, or the name with a number if it is taken already.
   std::string TakeName(const std::string& wanted);
@@ -42,6 +44,9 @@ class ModelBuilder {
     int64_t size = 0;
     std::string symbol;
   };
+  // Returns the number of an element type in files of ONNX. All reals are f32.
+  int ElementOf(DType dtype) const;
+
   // Names of these tensors must be taken.
   void AddInput(const std::string& name, DType dtype, const std::vector<Dim>& dims);
   void AddOutput(const std::string& name, DType dtype, const std::vector<Dim>& dims);
@@ -66,14 +71,12 @@ class ModelBuilder {
   void Describe(const std::string& name, DType dtype, const std::vector<Dim>& dims,
                 proto::OnnxValue* value);
 
+  const Integers integers_;
   proto::OnnxModel model_;
   std::vector<proto::OnnxTensor> constants_;
   std::map<std::string, std::string> known_;  // constants by what they are
   std::set<std::string> taken_;
   std::map<std::string, int> next_;
 };
-
-// The number of an element type in files of ONNX. All reals are f32.
-int ElementOf(DType dtype);
 
 }  // namespace weir::onnx
