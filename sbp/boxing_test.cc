@@ -111,7 +111,7 @@ TEST(BoxingPrice, OneAxisCostsWhatTheTextbookSays) {
   for (int64_t n : {2, 3, 4}) {
     const Places places = PipelinePlaces(Mesh({{"a", n}}));
     for (auto [rows, columns] : RowsAndColumns()) {
-      for (DType dtype : {DType::kF32, DType::kBF16}) {
+      for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
         TensorType type = TypeOf({{"x", rows, 1}, {"y", columns, 1}}, dtype);
         for (char from : std::string(kKinds)) {
           for (char to : std::string(kKinds)) {

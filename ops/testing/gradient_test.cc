@@ -20,12 +20,12 @@ namespace {
 constexpr uint64_t kSeed = 7;
 constexpr double kStep = 1e-2;
 constexpr double kTolerance = 3e-3;
-constexpr double kBf16Tolerance = 0.06;
+constexpr double kBf16Tolerance = 0.06, kF16Tolerance = 0.01;
 
 bool IsF32Only(const OpCase& op_case) {
   if (op_case.op == "cast" && op_case.attrs.Str("to") != "f32") return false;
   for (const std::string& input : op_case.inputs) {
-    if (input.rfind("bf16", 0) == 0) return false;
+    if (input.rfind("bf16", 0) == 0 || input.rfind("f16", 0) == 0) return false;
   }
   return true;
 }
@@ -43,6 +43,7 @@ std::vector<OpCase> DifferentiableCases() {
 
 class Gradient : public ::testing::TestWithParam<OpCase> {
  protected:
+  void CompareWithF32(const char* type, double tolerance);
   static KernelRun RunOf(const OpCase& op_case, const OpExample& example) {
     KernelRun run{op_case.op, example.attrs, op_case.step, op_case.micro_batch, kSeed, 1};
     run.device = kernels::DeviceOfTests();
@@ -144,13 +145,10 @@ TEST_P(Gradient, IsNothingWhereNoGradientArrives) {
   EXPECT_TRUE(builder.grads().empty());
 }
 
-TEST_P(Gradient, InBf16ComesNearTheOneInF32) {
-  if (GetParam().op == "cast") GTEST_SKIP() << "cast names its type";
-  // A tie made by rounding moves the whole gradient of a maximum.
-  if (GetParam().op == "reduce_max" || GetParam().op == "max_pool")
-    GTEST_SKIP() << "rounding moves the maximum";
+// Compares the gradients of the case in f32 with those in a type of two bytes.
+void Gradient::CompareWithF32(const char* type, double tolerance) {
   OpCase narrow = GetParam();
-  for (std::string& input : narrow.inputs) input = absl::StrReplaceAll(input, {{"f32[", "bf16["}});
+  for (std::string& input : narrow.inputs) input = absl::StrReplaceAll(input, {{"f32[", type}});
   auto wide_example = Forward(GetParam()), example = Forward(narrow);
   ASSERT_TRUE(wide_example.ok()) << wide_example.status();
   ASSERT_TRUE(example.ok()) << example.status();
@@ -164,9 +162,24 @@ TEST_P(Gradient, InBf16ComesNearTheOneInF32) {
   ASSERT_EQ(builder.grads().size(), wide.grads().size());
   for (const auto& [i, grad] : builder.grads()) {
     EXPECT_TRUE(IsReal(builder.type(grad).dtype));
-    EXPECT_EQ(Difference(builder.tensor(grad), wide.tensor(wide.grads().at(i)), kBf16Tolerance), "")
+    EXPECT_EQ(Difference(builder.tensor(grad), wide.tensor(wide.grads().at(i)), tolerance), "")
         << "input " << i;
   }
+}
+
+TEST_P(Gradient, InBf16ComesNearTheOneInF32) {
+  if (GetParam().op == "cast") GTEST_SKIP() << "cast names its type";
+  // A tie made by rounding moves the whole gradient of a maximum.
+  if (GetParam().op == "reduce_max" || GetParam().op == "max_pool")
+    GTEST_SKIP() << "rounding moves the maximum";
+  CompareWithF32("bf16[", kBf16Tolerance);
+}
+
+TEST_P(Gradient, InF16ComesNearTheOneInF32) {
+  if (GetParam().op == "cast") GTEST_SKIP() << "cast names its type";
+  if (GetParam().op == "reduce_max" || GetParam().op == "max_pool")
+    GTEST_SKIP() << "rounding moves the maximum";
+  CompareWithF32("f16[", kF16Tolerance);
 }
 
 std::string TestName(const ::testing::TestParamInfo<OpCase>& info) {

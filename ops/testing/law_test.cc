@@ -18,7 +18,7 @@ namespace weir::ops {
 namespace {
 
 constexpr uint64_t kSeed = 20;
-constexpr double kBf16Step = 0.0079;
+constexpr double kBf16Step = 0.0079, kF16Step = 0.00098;
 
 absl::StatusOr<LawSubject> MakeSubject(const OpCase& op_case) {
   auto example = MakeExample(op_case, kSeed);
@@ -97,8 +97,9 @@ TEST_P(Law, TheResultIsThatOfTheCpu) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     double tolerance = subject_->tolerance;
     // Two sums that round to neighbours differ by a step of the type.
-    if (tolerance > 0 && outputs[i].slice().dtype == DType::kBF16)
-      tolerance = std::max(tolerance, kBf16Step);
+    const DType dtype = outputs[i].slice().dtype;
+    if (tolerance > 0 && IsHalf(dtype))
+      tolerance = std::max(tolerance, dtype == DType::kBF16 ? kBf16Step : kF16Step);
     EXPECT_EQ(Difference(subject_->whole[i], outputs[i], tolerance), "") << "output " << i;
   }
 }

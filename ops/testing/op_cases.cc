@@ -76,6 +76,10 @@ void AddElementwise(std::vector<OpCase>* cases) {
       {"cast to the same type", "cast", {{"to", Text("f32")}}, {"f32[a=5, b=7]"}, {}, -1, {}, 0});
   cases->push_back(
       {"cast from bf16", "cast", {{"to", Text("f32")}}, {"bf16[a=5, b=7]"}, {}, -1, {}, 0.04});
+  cases->push_back(
+      {"cast to f16", "cast", {{"to", Text("f16")}}, {"f32[a=5, b=7]"}, {}, -1, {}, 0.0025});
+  cases->push_back(
+      {"cast from f16", "cast", {{"to", Text("f32")}}, {"f16[a=5, b=7]"}, {}, -1, {}, 0.005});
   cases->push_back({"accumulate at first", "accumulate", {}, {"f32[a=5, b=7]"}, {}, -1, {kN}});
   cases->push_back({"accumulate", "accumulate", {}, {"f32[a=5, b=7]"}, {}, -1, {kN}, 2e-5, 0, 1});
   cases->push_back({"constant",

@@ -9,6 +9,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/random.h"
+#include "runtime/base/real.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tensor_slice.h"
@@ -115,7 +116,7 @@ TEST(TensorSlice, NumElementsRefusesOverflow) {
 }
 
 TEST(DType, NamesSizesAndKindsAreConsistent) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI32, DType::kBool})
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI32, DType::kBool})
     EXPECT_EQ(DTypeFromName(Name(dtype)), dtype) << Name(dtype);
   EXPECT_EQ(SizeOf(DType::kBool), 1);
   EXPECT_FALSE(IsReal(DType::kBool));
@@ -128,6 +129,65 @@ TEST(DType, Bf16RoundsToNearestEvenAndKeepsNan) {
   EXPECT_EQ(ToFloat(ToBFloat16(1.00390625f)), 1.0f);       // tie, to even
   EXPECT_EQ(ToFloat(ToBFloat16(1.01171875f)), 1.015625f);  // tie, to even upwards
   EXPECT_TRUE(std::isnan(ToFloat(ToBFloat16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+// Returns the number of the bits by arithmetic, independent of the conversions.
+double NumberOfF16(uint32_t bits) {
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  const int exponent = static_cast<int>(bits >> 10 & 0x1f);
+  const double fraction = bits & 0x3ff;
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  if (exponent == 31)
+    return fraction == 0 ? sign * std::numeric_limits<double>::infinity() : std::nan("");
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+TEST(DType, EveryF16IsItsNumber) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const Float16 half{static_cast<uint16_t>(bits)};
+    const float x = ToFloat(half);
+    const double expected = NumberOfF16(bits);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(x)) << bits;
+      ASSERT_TRUE(std::isnan(ToFloat(ToFloat16(x)))) << bits;
+      continue;
+    }
+    ASSERT_EQ(x, expected) << bits;
+    ASSERT_EQ(std::signbit(x), std::signbit(expected)) << bits;
+    ASSERT_EQ(ToFloat16(x).bits, bits);
+  }
+}
+
+// Between two neighbours the nearer one is taken, and half way the one whose last bit is 0.
+TEST(DType, F16RoundsToNearestEven) {
+  for (uint32_t low = 0; low < 0x7c00; ++low) {
+    const uint32_t high = low + 1;
+    // The number after the largest one would be 65536, and rounds to infinity.
+    const double a = NumberOfF16(low), b = low == 0x7bff ? 65536 : NumberOfF16(high);
+    const float half_way = static_cast<float>((a + b) / 2);
+    ASSERT_EQ(half_way, (a + b) / 2);
+    for (const uint32_t sign : {0u, 0x8000u}) {
+      const float by = sign == 0 ? 1 : -1;
+      ASSERT_EQ(ToFloat16(by * half_way).bits, sign | (low % 2 == 0 ? low : high)) << low;
+      ASSERT_EQ(ToFloat16(by * std::nextafter(half_way, 0.0f)).bits, sign | low) << low;
+      ASSERT_EQ(ToFloat16(by * std::nextafter(half_way, 1e9f)).bits, sign | high) << low;
+    }
+  }
+  EXPECT_EQ(ToFloat16(1e30f).bits, 0x7c00);
+  EXPECT_EQ(ToFloat16(-std::numeric_limits<float>::infinity()).bits, 0xfc00);
+  EXPECT_EQ(ToFloat16(std::numeric_limits<float>::denorm_min()).bits, 0);
+}
+
+TEST(Real, ElementsOfAllRealTypesAreReadAndSet) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    alignas(8) char bytes[16] = {};
+    char* const odd = bytes + 1;  // need not be aligned
+    SetRealAt(dtype, odd, 0, 1.5f);
+    SetRealAt(dtype, odd, 2, -0.25f);
+    EXPECT_EQ(RealAt(dtype, odd, 0), 1.5f) << Name(dtype);
+    EXPECT_EQ(RealAt(dtype, odd, 1), 0.0f) << Name(dtype);
+    EXPECT_EQ(RealAt(dtype, odd, 2), -0.25f) << Name(dtype);
+  }
 }
 
 // The values are known answers of Philox4x32-10 from the Random123 distribution (kat_vectors).

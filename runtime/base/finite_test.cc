@@ -51,6 +51,18 @@ TEST(FiniteTest, KnowsTheNarrowFormatToo) {
   EXPECT_EQ(found.infinities, 1);
 }
 
+TEST(FiniteTest, KnowsF16) {
+  std::vector<uint16_t> values(2000, 0x7bff);  // 65504
+  EXPECT_TRUE(AllFinite(DType::kF16, values.data(), 2000));
+  values[1999] = 0x7c00;
+  values[7] = 0xfc01;
+  EXPECT_FALSE(AllFinite(DType::kF16, values.data(), 2000));
+  const NonfiniteCount found = CountNonfinite(DType::kF16, values.data(), 2000);
+  EXPECT_EQ(found.first, 7);
+  EXPECT_EQ(found.nans, 1);
+  EXPECT_EQ(found.infinities, 1);
+}
+
 TEST(FiniteTest, MasksAreAlwaysNumbers) {
   const std::vector<uint8_t> values(10, 0xff);
   EXPECT_TRUE(AllFinite(DType::kBool, values.data(), 10));

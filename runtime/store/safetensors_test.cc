@@ -103,6 +103,11 @@ TEST(SafetensorsTest, ConvertsBetweenRealsOnReading) {
   BFloat16 narrow[4];
   ASSERT_TRUE((*reader)->Read("h", TensorSlice::Whole(DType::kBF16, {4}), narrow).ok());
   EXPECT_EQ(ToFloat(narrow[1]), -2.0f);
+  Float16 half[4], of_bf16[1];
+  ASSERT_TRUE((*reader)->Read("h", TensorSlice::Whole(DType::kF16, {4}), half).ok());
+  EXPECT_EQ(half[2].bits, 1);
+  ASSERT_TRUE((*reader)->Read("b", TensorSlice::Whole(DType::kF16, {1}), of_bf16).ok());
+  EXPECT_EQ(ToFloat(of_bf16[0]), 1.5f);
 }
 
 TEST(SafetensorsTest, NamesTheNearestTensorAndTheShapesThatDiffer) {

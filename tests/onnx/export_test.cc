@@ -92,18 +92,18 @@ bool IsOnlyWritten(const std::string& op) {
   return ops.count(op) > 0;
 }
 
-// An exported model has no bf16 and no dropout, and an importer drops casts among real numbers.
-// ONNX has no sum of segments, and no exported model reads a cache, keeps positions as an operand,
-// or updates an average.
+// An exported model has no bf16, no f16 and no dropout, and an importer drops casts among real
+// numbers. ONNX has no sum of segments, and no exported model reads a cache, keeps positions as an
+// operand, or updates an average.
 bool IsLeftOut(const ops::OpCase& op_case) {
   const ops::OpDef* def = ops::OpRegistry::Find(op_case.op);
   return def == nullptr || def->schema.internal || op_case.op == "dropout" ||
          op_case.op == "segment_sum" || op_case.op == "attention_cached" ||
          (op_case.op == "rotary" && op_case.inputs.size() > 1) ||
-         op_case.attrs.Str("to") == "bf16" || op_case.op == "step_mean" ||
+         absl::StrContains(op_case.attrs.Str("to"), "f16") || op_case.op == "step_mean" ||
          op_case.op == "moving_average" ||
          std::any_of(op_case.inputs.begin(), op_case.inputs.end(),
-                     [](const std::string& type) { return absl::StrContains(type, "bf16"); });
+                     [](const std::string& type) { return absl::StrContains(type, "f16"); });
 }
 
 std::vector<Tensor> InputsOf(const ops::OpExample& example) {
@@ -283,10 +283,10 @@ TEST(ExportModel, IntegersAreOfTheTypeAskedFor) {
         input { name: "ids" type: "i32[batch]" }
         input { name: "targets" type: "i32[batch]" }
         parameter { name: "w" type: "f32[vocab=7, classes=5]" }
-        node { name: "known" op: "less" input: "ids" attr { name: "value" f: 6 } }
-        node { name: "weight" op: "cast" input: "known" attr { name: "to" s: "f32" } }
+        node { name: "known" op: "less" input: "ids" attr { name: "value" value { f: 6 } } }
+        node { name: "weight" op: "cast" input: "known" attr { name: "to" value { s: "f32" } } }
         node { name: "logits" op: "embedding" input: "w" input: "ids" }
-        node { name: "best" op: "argmax" input: "logits" attr { name: "axis" i: 1 } }
+        node { name: "best" op: "argmax" input: "logits" attr { name: "axis" value { i: 1 } } }
         node { name: "losses" op: "softmax_cross_entropy" input: "logits" input: "targets" }
         node { name: "counted" op: "mul" input: "losses" input: "weight" }
         node { name: "loss" op: "reduce_mean" input: "counted" }

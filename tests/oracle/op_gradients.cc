@@ -216,9 +216,9 @@ std::vector<ops::OpCase> LongCases() {
 
 bool InF32(const ops::OpCase& op_case) {
   for (const std::string& input : op_case.inputs) {
-    if (absl::StartsWith(input, "bf16")) return false;
+    if (absl::StartsWith(input, "bf16") || absl::StartsWith(input, "f16")) return false;
   }
-  return op_case.attrs.Str("to") != "bf16";
+  return op_case.attrs.Str("to") != "bf16" && op_case.attrs.Str("to") != "f16";
 }
 
 // Returns whether output 0 of the case is a mask or are integers, which have no gradient.

@@ -247,7 +247,7 @@ TEST_F(ConvertTest, AnEditThatFitsNothingNamesTheNearestTensor) {
   EXPECT_THAT(ErrorOfEdit({{}, {"head"}, {}}), HasSubstr("no '='"));
   EXPECT_THAT(ErrorOfEdit({{}, {"head=layers.0.wq"}, {}}),
               HasSubstr("a second tensor named layers.0.wq"));
-  EXPECT_THAT(ErrorOfEdit({{}, {}, {"head=F64"}}), HasSubstr("NAME=F32 or NAME=BF16"));
+  EXPECT_THAT(ErrorOfEdit({{}, {}, {"head=F64"}}), HasSubstr("NAME=F32, NAME=BF16 or NAME=F16"));
 }
 
 TEST_F(ConvertTest, ADiffCountsElementsAndSaysHowFarTheyAreApart) {

@@ -357,6 +357,17 @@ TEST(WriteOutputsTest, WhatCannotBeRunIsRefused) {
   EXPECT_THAT(several.status().message(), HasSubstr("W0617"));
 }
 
+TEST(WriteOutputsTest, TheFileOfF16HasItsBits) {
+  const std::string path = TemporaryPath("f16.npy");
+  auto writer = store::NpyWriter::Create(path, DType::kF16, {2});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const Float16 values[] = {ToFloat16(1.5f), ToFloat16(-256.0f)};
+  ASSERT_TRUE((*writer)->Append(values, sizeof(values)).ok());
+  ASSERT_TRUE((*writer)->Publish().ok());
+  EXPECT_EQ(Elements(path, "<f2", "(2,)"),
+            std::string(reinterpret_cast<const char*>(values), sizeof(values)));
+}
+
 TEST(WriteOutputsTest, TheFileOfBf16HasEqualRealNumbers) {
   const std::string path = TemporaryPath("bf16.npy");
   auto writer = store::NpyWriter::Create(path, DType::kBF16, {2});

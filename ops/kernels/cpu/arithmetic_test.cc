@@ -7,7 +7,8 @@ namespace weir::kernels {
 namespace {
 
 class ArithmeticKernelTest : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, ArithmeticKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, ArithmeticKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(ArithmeticKernelTest, ScaleMultipliesByTheFactor) {
@@ -20,7 +21,7 @@ TEST_P(ArithmeticKernelTest, ScaleMultipliesByTheFactor) {
 
 TEST_P(ArithmeticKernelTest, CastRoundsToTheNearestStoredValue) {
   TestTensor x = RandomTensor(GetParam(), {40001}, 5);
-  for (DType to : {DType::kF32, DType::kBF16}) {
+  for (DType to : {DType::kF32, DType::kBF16, DType::kF16}) {
     auto y =
         RunKernel("cast", {{"to", std::string(Name(to))}}, {x}, {TensorSlice::Whole(to, {40001})});
     std::vector<double> expected;
@@ -53,6 +54,30 @@ TEST(ArithmeticTest, CastKeepsInfinityAndNaN) {
   EXPECT_EQ(y[0][1], -INFINITY);
   EXPECT_TRUE(std::isnan(y[0][2]));
   EXPECT_EQ(y[0][3], Stored(DType::kBF16, 3.4e38));
+}
+
+// The vectors of kernels convert as dtype.h does, whatever the instructions.
+TEST(ArithmeticTest, CastsF16AsTheScalarsDo) {
+  std::vector<double> all, near;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const double x = ToFloat(Float16{static_cast<uint16_t>(bits)});
+    if (std::isnan(x)) continue;
+    all.push_back(x);
+    if (std::isinf(x)) continue;
+    for (const double factor : {1.0, 1 + 0x1p-12, 1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-20, 1 - 0x1p-12})
+      near.push_back(static_cast<float>(x * factor));
+  }
+  for (const double x : {65504.0, 65519.0, 65520.0, 65536.0, 1e9, 0x1p-25, 0x1.8p-25, 0x1p-26, 0.0})
+    near.insert(near.end(), {x, -x});
+  const auto of = [](DType from, DType to, const std::vector<double>& values) {
+    const Shape shape = {static_cast<int64_t>(values.size())};
+    return RunKernel("cast", {{"to", std::string(Name(to))}}, {TensorOf(from, shape, values)},
+                     {TensorSlice::Whole(to, shape)})[0];
+  };
+  ExpectEqualValues(of(DType::kF16, DType::kF32, all), all);
+  std::vector<double> expected;
+  for (const double x : near) expected.push_back(Stored(DType::kF16, x));
+  ExpectEqualValues(of(DType::kF32, DType::kF16, near), expected);
 }
 
 }  // namespace

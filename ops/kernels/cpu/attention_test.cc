@@ -163,7 +163,8 @@ Operands RandomOperands(const Call& call, DType dtype) {
 bool RoundsWeights(DType dtype) { return DeviceOfTests() == "cuda" && dtype == DType::kBF16; }
 
 class AttentionKernelTest : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, AttentionKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, AttentionKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(AttentionKernelTest, WeighsValuesByTheSoftmaxOfScores) {

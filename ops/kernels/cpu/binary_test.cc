@@ -38,7 +38,8 @@ double ElementOf(const TestTensor& operand, const Shape& result, int64_t at) {
 }
 
 class BinaryKernelTest : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, BinaryKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, BinaryKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(BinaryKernelTest, CombinesElementByElementAndRepeatsWhereAnOperandIsShort) {

@@ -64,7 +64,8 @@ class ConvKernelTest : public testing::TestWithParam<DType> {
   }
   TensorSlice Whole(Shape shape) const { return TensorSlice::Whole(GetParam(), std::move(shape)); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, ConvKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, ConvKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return std::string(Name(test.param)); });
 
 TEST_P(ConvKernelTest, SumsTheProductsOfEachWindowAndAddsTheBias) {

@@ -15,7 +15,8 @@ const Shard kShards[] = {{0, 50, 50, 16}, {20, 17, 50, 33},    {0, 0, 50, 8},
                          {49, 1, 50, 1},  {0, 3000, 3000, 64}, {0, 5, 5, 0}};
 
 class EmbeddingKernelTest : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, EmbeddingKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, EmbeddingKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(EmbeddingKernelTest, LooksUpTheRowsOfItsShardAndLeavesTheOthersZero) {
@@ -40,7 +41,7 @@ TEST_P(EmbeddingKernelTest, LooksUpTheRowsOfItsShardAndLeavesTheOthersZero) {
 
 TEST_P(EmbeddingKernelTest, GradientSumsTheSamplesOfEachRow) {
   for (const Shard& shard : kShards) {
-    for (DType out : {DType::kF32, DType::kBF16}) {
+    for (DType out : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const Shape& shape : {Shape{7, 101}, Shape{5000}}) {
         if (shape.size() == 1 && shard.width * shard.rows > 800) continue;  // for time
         TestTensor ids = RandomIndices(shape, -3, shard.vocabulary + 3, 2);

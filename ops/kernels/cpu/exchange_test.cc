@@ -44,7 +44,7 @@ Shape RandomShape(std::mt19937* random) {
   return shape;
 }
 
-const std::array kTypes = {DType::kF32, DType::kBF16, DType::kI32};
+const std::array kTypes = {DType::kF32, DType::kBF16, DType::kF16, DType::kI32};
 
 TEST(RectTest, WalksTheElementsOfTheBoxInRowMajorOrder) {
   std::mt19937 random(7);

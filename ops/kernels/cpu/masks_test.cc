@@ -43,7 +43,7 @@ TEST(CompareTest, ANumberIsRoundedToTheTypeOfRealElements) {
 }
 
 TEST(WhereTest, WhatIsNotChosenDoesNotMatter) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     const TestTensor condition = TensorOf(kB, {4}, {1, 0, 1, 0});
     const TestTensor a = TensorOf(dtype, {4}, {1, kNaN, 3, -INFINITY});
     const TestTensor b = TensorOf(dtype, {4}, {INFINITY, 2, kNaN, 4});

@@ -49,7 +49,7 @@ class MatmulKernelTest : public testing::TestWithParam<std::tuple<DType, Weight>
   }
 };
 INSTANTIATE_TEST_SUITE_P(Types, MatmulKernelTest,
-                         testing::Combine(testing::Values(DType::kF32, DType::kBF16),
+                         testing::Combine(testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                                           testing::Values(Weight::kPlain, Weight::kTransposed)),
                          [](const auto& test) {
                            return std::string(Name(std::get<0>(test.param))) +
@@ -105,7 +105,7 @@ TEST_P(MatmulKernelTest, WeightGradientContractsOverAllLeadingAxes) {
       }
     }
     Shape shape = transposed() ? Shape{sizes.n, sizes.k} : Shape{sizes.k, sizes.n};
-    for (DType out : {DType::kF32, DType::kBF16}) {
+    for (DType out : {DType::kF32, DType::kBF16, DType::kF16}) {
       auto dw = RunKernel("matmul_grad_w",
                           {{"transpose_w", transposed()}, {"out_dtype", std::string(Name(out))}},
                           {x, dy}, {TensorSlice::Whole(out, shape)});

@@ -82,7 +82,7 @@ class NormKernelTest : public testing::TestWithParam<std::tuple<Norm, DType>> {
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, NormKernelTest,
                          testing::Combine(testing::Values(Norm::kLayer, Norm::kRms),
-                                          testing::Values(DType::kF32, DType::kBF16)),
+                                          testing::Values(DType::kF32, DType::kBF16, DType::kF16)),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param) == Norm::kLayer ? "layer_"
                                                                                       : "rms_") +

@@ -90,7 +90,7 @@ TEST(SgdTest, NeedsNoBufferWithoutMomentum) {
 }
 
 TEST(SumSquaresTest, SumsOverAllInputs) {
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     TestInputs inputs{RandomTensor(dtype, {100001}, 1), RandomTensor(dtype, {0}, 2),
                       RandomTensor(dtype, {3, 5}, 3), RandomTensor(dtype, {}, 4),
                       RandomTensor(dtype, {70000}, 5)};

@@ -52,7 +52,8 @@ std::vector<int64_t> ResultOf(const Case& c) {
 }
 
 class ReduceKernelTest : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, ReduceKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, ReduceKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(ReduceKernelTest, ReducesOverTheAxes) {

@@ -8,7 +8,7 @@ namespace {
 
 class MoveKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, MoveKernelTest,
-                         testing::Values(DType::kF32, DType::kBF16, DType::kI32),
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16, DType::kI32),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(MoveKernelTest, ReshapeKeepsTheOrderOfElements) {

@@ -7,7 +7,8 @@ namespace weir::kernels {
 namespace {
 
 class RotaryKernelTest : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, RotaryKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, RotaryKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(RotaryKernelTest, TurnsPairsByTheGlobalPosition) {

@@ -52,7 +52,8 @@ class CrossEntropyKernelTest : public testing::TestWithParam<DType> {
     return part;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Types, CrossEntropyKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, CrossEntropyKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(CrossEntropyKernelTest, LossIsTheLogarithmOfTheTargetsProbability) {

@@ -94,7 +94,8 @@ class UnaryKernelTest : public testing::TestWithParam<DType> {
     return x;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Types, UnaryKernelTest, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, UnaryKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return Name(test.param); });
 
 TEST_P(UnaryKernelTest, ComputesTheFunction) {
