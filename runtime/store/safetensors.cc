@@ -34,6 +34,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
+// Returns the name that a tensor, which is read as `name`, has in the file.
+const std::string& StoredAs(const std::string& name, const StoredTensor& tensor) {
+  return tensor.stored_as.empty() ? name : tensor.stored_as;
+}
+
 // Stored data need not be aligned.
 void ConvertReals(DType from, const uint8_t* data, int64_t count, DType to, uint8_t* out) {
   for (int64_t i = 0; i < count; ++i) SetRealAt(to, out, i, RealAt(from, data, i));
@@ -295,6 +300,12 @@ absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSums() const 
   return all;
 }
 
+void SafetensorsReader::ReadInPlaceOf(const std::string& tensor, const std::string& other) {
+  StoredTensor instead = tensors_.at(other);
+  if (instead.stored_as.empty()) instead.stored_as = other;
+  tensors_.at(tensor) = std::move(instead);
+}
+
 absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSumsOf(int i) const {
   const File& file = files_[i];
   const std::map<std::string, std::string>& metadata = file.metadata;
@@ -317,8 +328,9 @@ absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSumsOf(int i)
             HeaderSum(std::string(bytes + 8, static_cast<size_t>(file.header_end - 8)))));
   for (const auto& [name, tensor] : tensors_) {
     if (tensor.file != i) continue;
+    const std::string& stored = StoredAs(name, tensor);
     WEIR_RETURN_IF_ERROR(check(
-        SumKey(name), absl::StrCat(file.bytes->path(), ", tensor ", name),
+        SumKey(stored), absl::StrCat(file.bytes->path(), ", tensor ", stored),
         SumText(Crc32c(bytes + tensor.begin, static_cast<size_t>(tensor.end - tensor.begin)))));
   }
   return Checked::kSound;
@@ -344,7 +356,7 @@ absl::StatusOr<StoredElements> SafetensorsReader::ElementsOf(const std::string& 
   }
   if (shards_ == nullptr) elements.data_ = files_[tensor.file].bytes->data() + tensor.begin;
   elements.shards_ = shards_.get();
-  elements.name_ = &it->first;
+  elements.name_ = &StoredAs(it->first, tensor);
   elements.shape_ = &tensor.shape;
   elements.stored_ = DTypeFromStoredName(tensor.dtype).value_or(dtype);
   elements.width_ = StoredWidth(tensor.dtype);
@@ -441,8 +453,8 @@ absl::StatusOr<bool> SafetensorsReader::SameBytes(const std::string& a,
   bool same = true;
   absl::Status status;
   const int64_t width = StoredWidth(first.dtype);
-  for (const ShardPlace& one : shards_->ShardsOf(a)) {
-    for (const ShardPlace& other : shards_->ShardsOf(b)) {
+  for (const ShardPlace& one : shards_->ShardsOf(StoredAs(a, first))) {
+    for (const ShardPlace& other : shards_->ShardsOf(StoredAs(b, second))) {
       const ShardRecord &left = shards_->shard(one), &right = shards_->shard(other);
       ForEachSharedRun({left.offset, left.shape}, {right.offset, right.shape},
                        [&](int64_t in_left, int64_t in_right, int64_t count) {

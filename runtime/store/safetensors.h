@@ -38,7 +38,8 @@ struct StoredTensor {
   // The fields below are 0 in a checkpoint folder, whose tensors lie in shards.
   int64_t begin = 0;  // bytes from the start of the file
   int64_t end = 0;
-  int file = 0;  // 0, or the file of the index
+  int file = 0;                // 0, or the file of the index
+  std::string stored_as = {};  // the name in the file; empty: the name under which it is read
 };
 
 // The elements of a stored tensor, in row-major order, for one who reads them in another order or
@@ -80,6 +81,10 @@ class SafetensorsReader {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   // Null unless the path names a checkpoint folder.
   const CheckpointShards* shards() const { return shards_.get(); }
+
+  // From now on, whoever reads `tensor` gets the elements of `other`, with its type and shape.
+  // Precondition: both are in tensors().
+  void ReadInPlaceOf(const std::string& tensor, const std::string& other);
 
   // Reads the whole file once, or all files of an index, which count as one without checksums if
   // any file has none. kDataLoss (W0960) if a checksum is wrong, or missing while others exist,

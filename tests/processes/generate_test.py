@@ -18,7 +18,8 @@ class Generate(weir_jobs.JobCase):
         self.place.train("--steps", "3", "--save", "w.safetensors")
 
     def start(self, *arguments):
-        return self.place.start("--init", "w.safetensors", *arguments, verb="generate")
+        init = () if "--init" in arguments else ("--init", "w.safetensors")
+        return self.place.start(*init, *arguments, verb="generate")
 
     def tokens(self, *arguments):
         ended = self.start(*PROMPTS, *arguments).wait()
@@ -34,6 +35,16 @@ class Generate(weir_jobs.JobCase):
                     self.assertEqual(
                         self.tokens("--max-tokens", str(count), "--mesh", mesh, "--processes", "2"), alone)
         self.assertFalse(os.path.exists(self.place.path("weir-logs")))
+
+    def test_averages_of_a_checkpoint_generate_in_every_process(self):
+        self.place.train("--steps", "3", "--checkpoint", "run/", "--set", "training.average.decay=0.5",
+                         "--set", "training.schedule.learning_rate=0.1")
+        self.place.run("checkpoint", "export", "run", "--average", "-o", "averaged.safetensors")
+        of_file = self.tokens("--init", "averaged.safetensors", "--max-tokens", "8")
+        averages = ("--init", "run/", "--average", "--max-tokens", "8")
+        self.assertEqual(self.tokens(*averages), of_file)
+        self.assertEqual(self.tokens(*averages, "--mesh", "tp=2", "--processes", "2"), of_file)
+        self.assertNotEqual(self.tokens("--init", "run/", "--max-tokens", "8"), of_file)
 
     def test_a_sequence_ends_with_the_token_ids_of_a_stop(self):
         alone = self.tokens("--max-tokens", "8")

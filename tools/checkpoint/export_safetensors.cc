@@ -9,20 +9,18 @@
 #include "runtime/store/checkpoint_metadata.h"
 #include "tools/checkpoint/rewrite.h"
 #include "tools/checkpoint/tensor_pieces.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/export_files.h"
 
 namespace weir::checkpoint {
 namespace {
-
-// An average is named WEIGHT/average (Training::average of proto/job.proto).
-constexpr char kAverageEnding[] = "/average";
 
 // Puts the average of each weight that has one in the place of the weight.
 absl::Status TakeAverages(const OpenTensors& from, std::map<std::string, NewTensor>* tensors) {
   int taken = 0;
   for (auto& [name, tensor] : *tensors) {
     if (tensor.owner != store::StateOwner::kWeight) continue;
-    const auto average = tensors->find(absl::StrCat(name, kAverageEnding));
+    const auto average = tensors->find(weights::AverageOf(name));
     if (average == tensors->end()) continue;
     tensor = average->second;
     tensor.owner = store::StateOwner::kWeight;
@@ -32,11 +30,7 @@ absl::Status TakeAverages(const OpenTensors& from, std::map<std::string, NewTens
     return Rejected({"W0084", from.reader->path(), "averages of weights", "none",
                      "a run with training { average {} }, or no --average"});
   }
-  // The first update sets the averages; before, they are zeros.
-  if (from.facts.optimizer_step > 0) return absl::OkStatus();
-  return Rejected({"W0084", from.reader->path(), "averages of at least one update",
-                   absl::StrCat("step ", from.facts.step, ", before the first update"),
-                   "a later checkpoint, or no --average"});
+  return weights::CheckAveragesAreSet(*from.reader);
 }
 
 // Writes the tensors of one file, a piece at a time.

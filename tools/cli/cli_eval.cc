@@ -24,6 +24,7 @@
 #include "tools/train/output_paths.h"
 #include "tools/train/trainer.h"
 #include "tools/train/write_outputs.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -32,17 +33,24 @@ namespace {
 struct EvalArguments {
   JobArguments job;
   std::string init;
+  bool averages = false;
   int threads = 0;
   std::string folder;                // of outputs; empty: an evaluation
   std::vector<std::string> outputs;  // names; empty: those of main
   FleetArguments fleet;
 };
 
+weights::Values ValuesOf(const EvalArguments& arguments) {
+  return arguments.averages ? weights::Values::kAverages : weights::Values::kWeights;
+}
+
 absl::Status CheckArguments(const EvalArguments& arguments, const proto::Job& job) {
   const auto refused = [](const std::string& where, const std::string& expected,
                           const std::string& found, const std::string& hint) {
     return Rejected({"W0622", where, expected, found, hint});
   };
+  if (arguments.averages && arguments.init.empty())
+    return refused("--average", "--init, the averages of the weights", "no --init", "--init run/");
   if (!arguments.folder.empty())
     return train::CheckOutsideOfCheckpoints("--outputs", arguments.folder);
   if (job.graph().without_loss())
@@ -66,7 +74,8 @@ absl::Status Evaluate(const EvalArguments& arguments, const proto::Job& job, Cli
   WEIR_ASSIGN_OR_RETURN(const std::string note, NoteOfAdapters(job, init, arguments.job.path));
   if (!note.empty()) *context->err << note << "\n";
   WEIR_ASSIGN_OR_RETURN(train::Evaluation evaluation,
-                        train::EvaluateWeights(job, init, arguments.threads, arguments.job.path));
+                        train::EvaluateWeights(job, init, arguments.threads, arguments.job.path,
+                                               ValuesOf(arguments)));
   *context->out << train::EvaluationText(job, evaluation) << "\n";
   return absl::OkStatus();
 }
@@ -91,6 +100,7 @@ absl::Status WriteOutputsOn(const hosts::FoundHosts& found, const EvalArguments&
   options.outputs = arguments.outputs;
   options.job_file = arguments.job.path;
   options.threads = arguments.threads;
+  options.values = ValuesOf(arguments);
   options.interrupted = [&] { return signals.interrupted().load(); };
   if (!arguments.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(arguments.init));
@@ -171,6 +181,8 @@ void AddEvalVerb(CLI::App* app, CliContext* context) {
   verb->add_option("--init,--checkpoint", eval->init,
                    "The weights: safetensors, an index of them, or a folder")
       ->type_name("PATH");
+  verb->add_flag("--average", eval->averages,
+                 "In place of each weight its average, which a run with training.average has");
   verb->add_option("--outputs", eval->folder,
                    "Run the data through the model, and write its results into this folder")
       ->type_name("FOLDER");

@@ -19,6 +19,7 @@
 #include "tools/onnx/sharding.h"
 #include "tools/train/output_paths.h"
 #include "tools/weights/adapter_names.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/convert_weights.h"
 #include "tools/weights/export_files.h"
 #include "tools/weights/find_weights.h"
@@ -33,13 +34,17 @@ struct ExportArguments {
   std::string like;
   int64_t file_bytes_max = int64_t{5} << 30;
   bool beside = false;
+  bool averages = false;
   onnx::ExportOptions options;
 };
 
 using SharedFile = std::shared_ptr<const store::SafetensorsReader>;
 
-absl::StatusOr<SharedFile> OpenChecked(const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(SharedFile file, OpenWeights(path));
+absl::StatusOr<SharedFile> OpenChecked(const ExportArguments& arguments) {
+  WEIR_ASSIGN_OR_RETURN(
+      SharedFile file,
+      OpenWeights(arguments.weights,
+                  arguments.averages ? weights::Values::kAverages : weights::Values::kWeights));
   WEIR_RETURN_IF_ERROR(file->CheckSums().status());
   return file;
 }
@@ -147,7 +152,7 @@ absl::Status ExportOnnx(const ExportArguments& arguments, CliContext* context) {
   std::string origin = "first values of the job";
   if (!arguments.weights.empty()) {
     WEIR_ASSIGN_OR_RETURN(const weights::WeightTypes types, WeightsOfJob(job));
-    WEIR_ASSIGN_OR_RETURN(const SharedFile file, OpenChecked(arguments.weights));
+    WEIR_ASSIGN_OR_RETURN(const SharedFile file, OpenChecked(arguments));
     files.push_back(file);
     WEIR_ASSIGN_OR_RETURN(weights::MappedWeights mapped,
                           weights::MapWeights(file, {arguments.map, arguments.job.path}, types));
@@ -186,7 +191,7 @@ absl::Status ExportOnnx(const ExportArguments& arguments, CliContext* context) {
 absl::Status ExportSafetensors(const ExportArguments& arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(const proto::Job job, arguments.job.Read());
   WEIR_ASSIGN_OR_RETURN(const weights::WeightTypes types, WeightsOfJob(job));
-  WEIR_ASSIGN_OR_RETURN(const SharedFile file, OpenChecked(arguments.weights));
+  WEIR_ASSIGN_OR_RETURN(const SharedFile file, OpenChecked(arguments));
   for (const auto& [name, type] : types) {
     if (!weights::IsAdapter(name, types)) continue;
     return Rejected({"W0853", "--safetensors", "a job without adapters, as public names have none",
@@ -264,10 +269,14 @@ void AddExportVerb(CLI::App* app, CliContext* context) {
       verb->add_option("--safetensors", arguments->safetensors_path,
                        "The weights under public names, by a map of weights")
           ->type_name("PATH");
-  verb->add_option("--weights", arguments->weights,
-                   "Weights or a checkpoint of the job; for --onnx also a public file "
-                   "[--onnx: the first values]")
-      ->type_name("PATH");
+  CLI::Option* weights =
+      verb->add_option("--weights", arguments->weights,
+                       "Weights or a checkpoint of the job; for --onnx also a public file "
+                       "[--onnx: the first values]")
+          ->type_name("PATH");
+  verb->add_flag("--average", arguments->averages,
+                 "In place of each weight its average, which a run with training.average has")
+      ->needs(weights);
   verb->add_option("--map", arguments->map,
                    "A map of weights, or the name of one of the program [the one that fits]")
       ->type_name("PATH");

@@ -29,6 +29,7 @@
 #include "tools/launch/signal_watch.h"
 #include "tools/sim/product_ways.h"
 #include "tools/train/generator.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -49,6 +50,7 @@ struct GenerateArguments {
   FleetArguments fleet;
   bool json = false;
   bool without_cache = false;
+  bool averages = false;
   bool stats = false;
 };
 
@@ -211,6 +213,7 @@ absl::Status ReadOptions(GenerateArguments* arguments) {
   WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
   options.job_file = arguments->job.path;
   if (arguments->job.has_mesh) options.devices = train::GenerationDevices::kMeshOfJob;
+  if (arguments->averages) options.values = weights::Values::kAverages;
   if (arguments->without_cache) options.cache = train::GenerateOptions::Cache::kNever;
   if (!arguments->prompt_ids.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.prompts, ReadPromptIds(arguments->prompt_ids));
@@ -346,6 +349,8 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
             return std::string(path.empty() ? "expected the path of weights; found nothing" : "");
           },
           ""));
+  verb->add_flag("--average", generate->averages,
+                 "In place of each weight its average, which a run with training.average has");
   CLI::Option* prompt = verb->add_option("--prompt", generate->prompts,
                                          "Text to continue, again for each prompt [a new line]")
                             ->type_name("TEXT")

@@ -32,11 +32,9 @@ absl::StatusOr<weights::WeightTypes> WeightsOfJob(proto::Job job) {
 }
 
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
-    const std::string& path) {
+    const std::string& path, weights::Values values) {
   WEIR_ASSIGN_OR_RETURN(const std::string file, weights::WeightFileOf(path));
-  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> opened,
-                        store::SafetensorsReader::Open(file));
-  return opened;
+  return weights::OpenValues(file, values);
 }
 
 absl::StatusOr<std::string> NoteOfAdapters(const proto::Job& job, const std::string& path,

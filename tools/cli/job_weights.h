@@ -10,6 +10,7 @@
 #include "proto/job.pb.h"
 #include "runtime/store/safetensors.h"
 #include "tools/train/trainer.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/mapped_weights.h"
 
 namespace weir::cli {
@@ -18,8 +19,9 @@ namespace weir::cli {
 absl::StatusOr<weights::WeightTypes> WeightsOfJob(proto::Job job);
 
 // Opens a file of weights, or the file in a folder (weights::WeightFileOf), without reading it.
+// Errors: those of WeightFileOf and weights::OpenValues.
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
-    const std::string& path);
+    const std::string& path, weights::Values values = weights::Values::kWeights);
 
 // Returns a note for people if the job has adapters and the weights in `path` have none, so that
 // the job computes what it computes without them; else "". Errors: those of MapWeights.

@@ -76,6 +76,7 @@ absl::Status FleetGeneration::Load(train::GenerationPlan plan, const train::Gene
     command->set_plan(ToProto(plan));
     proto::LoadCommand* const load = command->mutable_load();
     load->set_path(fleet->PathOn(worker, order.weights->path()));
+    load->set_averages(order.values == weights::Values::kAverages);
     if (mapped.shared_map() == nullptr) continue;
     *load->mutable_map() = mapped.shared_map()->message();
     if (!mapped.constants().empty()) load->set_constants(fleet->PathOn(worker, mapped.constants()));

@@ -66,6 +66,7 @@ absl::Status FleetOutputs::Load(const train::OutputOrder& order,
   for (const WorkerId worker : fleet->workers()) {
     proto::LoadCommand* const load = commands[worker].mutable_outputs()->mutable_load();
     load->set_path(fleet->PathOn(worker, order.weights->path()));
+    load->set_averages(order.values == weights::Values::kAverages);
     if (mapped.shared_map() == nullptr) continue;
     *load->mutable_map() = mapped.shared_map()->message();
     if (!mapped.constants().empty()) load->set_constants(fleet->PathOn(worker, mapped.constants()));

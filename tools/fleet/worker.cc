@@ -322,8 +322,9 @@ class Worker {
   }
 
   static absl::StatusOr<train::LoadOrder> OrderOf(const proto::LoadCommand& command) {
-    train::LoadOrder order{command.path(), SetOf(command.everything()), nullptr,
-                           command.constants()};
+    train::LoadOrder order{
+        command.path(), SetOf(command.everything()), nullptr, command.constants(),
+        command.averages() ? weights::Values::kAverages : weights::Values::kWeights};
     if (command.has_map()) {
       // The starter has read the map, and a worker checks what comes over the wire.
       WEIR_ASSIGN_OR_RETURN(weights::WeightMap map,

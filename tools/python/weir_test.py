@@ -456,6 +456,10 @@ class JobTest(unittest.TestCase):
         for part in ('pattern: "w"', 'pattern: "v*"', "sgd {", 'pattern: "*.bias"', "learning_rate: 2.0",
                      "frozen: true", "average { decay: 0.75 }"):
             self.assertIn(part, text)
+        text = weir.job(Fake(), data="synthetic", steps=1, average=0.5, evaluate_average=True).text
+        self.assertIn("average { decay: 0.5 evaluate: true }", text)
+        with self.assertRaisesRegex(weir.Error, "evaluate_average: expected the decay"):
+            weir.job(Fake(), data="synthetic", steps=1, evaluate_average=True)
         with self.assertRaisesRegex(weir.Error, "adjust_lr_fn: expected .*; found 'none'"):
             weir.job(Fake(), data="synthetic", steps=1, optimizer=weir.Muon(adjust_lr_fn="none"))
 

@@ -25,11 +25,12 @@ std::string LossName(const proto::Job& job) {
 }
 
 absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::string& weights,
-                                           int threads_per_device, const std::string& job_file) {
+                                           int threads_per_device, const std::string& job_file,
+                                           weights::Values values) {
   WEIR_ASSIGN_OR_RETURN(const PreparedEvaluation prepared,
-                        PrepareEvaluation(job, weights, threads_per_device, job_file));
+                        PrepareEvaluation(job, weights, threads_per_device, job_file, values));
   WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
-                        store::SafetensorsReader::Open(weights));
+                        weights::OpenValues(weights, values));
   JobSessionOptions session;
   session.threads_per_device = threads_per_device;
   session.plan = prepared.plan;

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "runtime/store/safetensors.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/mapped_weights.h"
 
 namespace weir::train {
@@ -52,6 +53,7 @@ struct GenerationOrder {
   std::shared_ptr<const store::SafetensorsReader> weights;  // null: the first values
   std::string job_file;         // where a map of weights may lie; empty: nowhere
   weights::WeightTypes unused;  // weights of the file that no state of the plan is
+  weights::Values values = weights::Values::kWeights;  // as which `weights` was opened
 };
 
 class GenerationRunner {

@@ -80,7 +80,7 @@ class Generator {
                           GenerationJob(job_, std::max<int64_t>(1, rows), options_.devices));
     WEIR_RETURN_IF_ERROR(CheckOptions(options_, variant_.below));
     if (!options_.init.empty()) {
-      WEIR_ASSIGN_OR_RETURN(weights_, store::SafetensorsReader::Open(options_.init));
+      WEIR_ASSIGN_OR_RETURN(weights_, weights::OpenValues(options_.init, options_.values));
       WEIR_RETURN_IF_ERROR(weights_->CheckSums().status());
     }
     sequences_ = options_.prompts;
@@ -119,7 +119,7 @@ class Generator {
 
   absl::Status Open(GenerationPlan plan, const proto::Job& job,
                     const weights::WeightTypes& unused = {}) {
-    return runner_->Open(plan, {&job, weights_, options_.job_file, unused});
+    return runner_->Open(plan, {&job, weights_, options_.job_file, unused, options_.values});
   }
 
   TokenRows Rows(int64_t width, const std::vector<std::string>& inputs) const {

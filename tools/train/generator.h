@@ -18,6 +18,7 @@
 #include "tools/train/generation_runner.h"
 #include "tools/train/job_variant.h"
 #include "tools/train/sampling.h"
+#include "tools/weights/averages.h"
 
 namespace weir::train {
 
@@ -27,7 +28,8 @@ using Tokens = std::vector<int32_t>;
 Tokens TokensOf(const std::string& text);
 
 struct GenerateOptions {
-  std::string init;      // safetensors of weights; empty: first values (noise)
+  std::string init;  // safetensors of weights; empty: first values (noise)
+  weights::Values values = weights::Values::kWeights;  // of `init`
   std::string job_file;  // where a map of weights may lie; empty: nowhere
   // At least one, none of them empty. All are continued together, as the rows of a batch.
   std::vector<Tokens> prompts = {TokensOf("\n")};

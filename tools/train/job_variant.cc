@@ -56,6 +56,10 @@ proto::Job EvaluationJob(const proto::Job& job) {
   return variant;
 }
 
+bool EvaluatesAverages(const proto::Job& job) {
+  return job.training().has_average() && job.training().average().evaluate();
+}
+
 proto::Job OutputsJob(const proto::Job& job, const std::vector<std::string>& outputs) {
   proto::Job variant = EvaluationJob(job);
   proto::Graph* const graph = variant.mutable_graph();

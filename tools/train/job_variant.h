@@ -15,6 +15,9 @@ namespace weir::train {
 // Returns the job without dropout, otherwise unchanged.
 proto::Job EvaluationJob(const proto::Job& job);
 
+// Returns whether evaluations during a training of the job compute with the averages of weights.
+bool EvaluatesAverages(const proto::Job& job);
+
 // Returns the job as one that runs its model for its results, without a loss: no dropout, one
 // micro-batch. `outputs` are tensors of main; none: the outputs of main.
 proto::Job OutputsJob(const proto::Job& job, const std::vector<std::string>& outputs);

@@ -138,9 +138,12 @@ int64_t GraphBytesOf(const proto::RankPlan& plan) {
   return bytes;
 }
 
-// Returns the bytes of the arena of `beside` without the weights that it shares with `own`. A plan
-// that cannot be read shares nothing, and the session reports the reason.
-int64_t ArenaBeside(const proto::RankPlan& own, const proto::RankPlan& beside) {
+// Returns the bytes of the arena of `beside` without the weights that it shares with `own`. An
+// evaluation of averages shares none. A plan that cannot be read shares nothing, and the session
+// reports the reason.
+int64_t ArenaBeside(const proto::RankPlan& own, const proto::RankPlan& beside,
+                    const proto::Job& job) {
+  if (EvaluatesAverages(job)) return beside.arena_bytes();
   const absl::StatusOr<actors::Plan> owner = actors::PlanFromProto(own);
   absl::StatusOr<actors::Plan> plan = actors::PlanFromProto(beside);
   if (!owner.ok() || !plan.ok()) return beside.arena_bytes();
@@ -181,7 +184,7 @@ absl::StatusOr<NeedAndPlans> NeedBeside(const compiler::LogicalPlan& plan,
     if (evaluation != nullptr) {
       WEIR_ASSIGN_OR_RETURN(const proto::RankPlan beside,
                             compiler::LowerForRank(*evaluation, rank));
-      beside_bytes = ArenaBeside(own, beside) + beside_workspaces.Of(beside);
+      beside_bytes = ArenaBeside(own, beside, *plan.job) + beside_workspaces.Of(beside);
       graph_bytes += GraphBytesOf(beside);
     }
     const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes + graph_bytes;
@@ -258,10 +261,10 @@ class FirstRankNeeds {
       WEIR_ASSIGN_OR_RETURN(const proto::RankPlan training, compiler::LowerForRank(plan_, rank));
       WEIR_ASSIGN_OR_RETURN(const proto::RankPlan evaluation,
                             compiler::LowerForRank(*evaluation_, rank));
-      return ArenaBeside(training, evaluation);
+      return ArenaBeside(training, evaluation, *plan_.job);
     }
     const auto [known, is_new] = arenas_beside_.try_emplace(own.plan_stage, 0);
-    if (is_new) known->second = ArenaBeside(*own.plan, *beside.plan);
+    if (is_new) known->second = ArenaBeside(*own.plan, *beside.plan, *plan_.job);
     return known->second;
   }
 

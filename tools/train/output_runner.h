@@ -13,6 +13,7 @@
 #include "proto/job.pb.h"
 #include "runtime/store/dataset.h"
 #include "runtime/store/safetensors.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/mapped_weights.h"
 
 namespace weir::train {
@@ -23,6 +24,7 @@ struct OutputOrder {
   std::shared_ptr<const store::SafetensorsReader> weights;  // null: the first values
   std::string job_file;         // where a map of weights may lie; empty: nowhere
   weights::WeightTypes unused;  // weights of the file that no state of the plan is
+  weights::Values values = weights::Values::kWeights;  // as which `weights` was opened
 };
 
 class OutputRunner {

@@ -150,9 +150,10 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<RankId, proto::Ran
 // Opens the file and checks its values: those of a file by its checksums, those of a checkpoint
 // folder by the contents of each tensor.
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenSound(
-    const std::string& path, std::vector<std::string>* notes) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
-                        store::SafetensorsReader::Open(path));
+    const std::string& path, std::vector<std::string>* notes,
+    weights::Values values = weights::Values::kWeights) {
+  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
+                        weights::OpenValues(path, values));
   if (const store::CheckpointShards* const shards = file->shards(); shards != nullptr) {
     checkpoint::TransitionOptions options;
     options.purpose = checkpoint::TransitionOptions::Purpose::kKeep;
@@ -446,11 +447,12 @@ absl::StatusOr<PreparedTraining> PrepareTraining(const proto::Job& job, const Tr
 absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const proto::Job& job,
                                                      const std::string& weights,
                                                      int threads_per_device,
-                                                     const std::string& job_file) {
+                                                     const std::string& job_file,
+                                                     weights::Values values) {
   PreparedEvaluation prepared;
   std::vector<std::string> notes;
   WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
-                        OpenSound(weights, &notes));
+                        OpenSound(weights, &notes, values));
   WEIR_ASSIGN_OR_RETURN(prepared.dataset, OpenJobData(job));
   const int64_t batches = EvaluationBatches(job, *prepared.dataset);
   if (batches == 0) {

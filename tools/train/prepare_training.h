@@ -74,7 +74,8 @@ struct PreparedEvaluation {
 absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const proto::Job& job,
                                                      const std::string& weights,
                                                      int threads_per_device,
-                                                     const std::string& job_file);
+                                                     const std::string& job_file,
+                                                     weights::Values values);
 
 // Returns the number of batches in an evaluation of `job`. 0: nothing is held out.
 int64_t EvaluationBatches(const proto::Job& job, const store::Dataset& dataset);

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "runtime/base/status.h"
+#include "tools/train/job_variant.h"
 #include "tools/train/prepare_training.h"
+#include "tools/weights/averages.h"
 
 namespace weir::train {
 
@@ -33,6 +35,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   session.role = static_cast<uint16_t>(GroupRole::kTraining);
   session.plan_id = options.plan_id;
   session.plan = plans.training;
+  group->next_step_ = options.first_step;
   session.rhythm = options.rhythm;
   session.exchange = options.exchange;
   session.on_nonfinite = options.on_nonfinite;
@@ -42,7 +45,9 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   session.role = static_cast<uint16_t>(GroupRole::kEvaluation);
   session.plan_id.clear();  // the evaluation's id follows from the job, as the training's does
   session.plan = plans.evaluation;
-  session.weights_of = group->training_.session.get();
+  group->evaluates_averages_ = EvaluatesAverages(job);
+  // Averages are copied, so that an evaluation before the first update can take the weights.
+  if (!group->evaluates_averages_) session.weights_of = group->training_.session.get();
   session.rhythm = options.evaluation_rhythm;
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Evaluator> evaluator,
@@ -93,6 +98,7 @@ absl::Status RankGroup::Load(const LoadOrder& order) {
 
 absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::RunSteps(int64_t steps) {
   WEIR_RETURN_IF_ERROR(training_.session->RunSteps(steps));
+  next_step_ += steps;
   return log_.Take();
 }
 
@@ -100,7 +106,12 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
   Evaluator* const evaluator = this->evaluator();
   if (evaluator == nullptr)
     return absl::FailedPreconditionError("there is no evaluation after one that failed");
-  WEIR_RETURN_IF_ERROR(CopyWeights(*training_.session, evaluator->session()));
+  // The first update sets the averages; before, they are zeros.
+  const bool are_set = training_.plan->updates.OptimizerStep(next_step_) > 0;
+  WEIR_RETURN_IF_ERROR(CopyWeights(
+      *training_.session,
+      evaluates_averages_ && are_set ? weights::Values::kAverages : weights::Values::kWeights,
+      evaluator->session()));
   absl::StatusOr<std::map<int64_t, StepMetrics>> reported = evaluator->Run();
   if (reported.ok()) return reported;
   std::unique_ptr<Evaluator> failed;

@@ -77,7 +77,8 @@ class RankGroup final : public LoadedRanks {
   absl::Status Load(const LoadOrder& order);
   // Runs `steps` steps and returns the reports of this group's ranks, by step.
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps);
-  // Evaluates the present weights on the held-out data and returns reports by batch. Precondition:
+  // Evaluates the present weights on the held-out data, or their averages if the job says so and an
+  // update has set them, and returns reports by batch. Precondition:
   // evaluation_batches() > 0. After an error no further evaluation is possible: this group has left
   // its network, so that the other groups see an end too. Training can continue.
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate();
@@ -117,6 +118,8 @@ class RankGroup final : public LoadedRanks {
   JobSession training_;  // depends on the feed and the log above
   const MonotonicClock clock_{};
   int64_t evaluation_batches_ = 0;
+  bool evaluates_averages_ = false;
+  int64_t next_step_ = 0;                                         // of the training
   std::shared_ptr<const compiler::LogicalPlan> evaluation_plan_;  // null: nothing is held out
   // The group's thread makes and ends the evaluator; Stop and Progress use it under the mutex.
   mutable Mutex mutex_;

@@ -163,7 +163,7 @@ weights::WeightTypes WeightTypesOf(const std::map<std::string, StateType>& state
 
 absl::StatusOr<weights::MappedWeights> OpenWeights(const LoadOrder& order) {
   WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
-                        store::SafetensorsReader::Open(order.path));
+                        weights::OpenValues(order.path, order.values));
   if (order.map == nullptr) return weights::MappedWeights(std::move(file));
   std::shared_ptr<const store::SafetensorsReader> constants;
   if (!order.constants.empty()) {
@@ -246,14 +246,18 @@ absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const Save
   return absl::OkStatus();
 }
 
-absl::Status CopyWeights(const actors::Session& from, actors::Session* to) {
+absl::Status CopyWeights(const actors::Session& from, weights::Values values, actors::Session* to) {
   return ForEachShard(
       *to, StateSet::kWeights, [&](RankId rank, const actors::PlanState& state) -> absl::Status {
         if (to->IsShared(rank, state.name)) return absl::OkStatus();
         const IdVector<StateId, actors::PlanState>& sources = from.plan(rank).states;
-        auto source = std::find_if(sources.begin(), sources.end(), [&](const actors::PlanState& s) {
-          return s.name == state.name;
-        });
+        const auto find = [&sources](const std::string& name) {
+          return std::find_if(sources.begin(), sources.end(),
+                              [&name](const actors::PlanState& s) { return s.name == name; });
+        };
+        auto source = values == weights::Values::kAverages ? find(weights::AverageOf(state.name))
+                                                           : sources.end();
+        if (source == sources.end()) source = find(state.name);
         if (source == sources.end() || source->slice.shape != state.slice.shape ||
             source->slice.offset != state.slice.offset ||
             source->slice.dtype != state.slice.dtype) {
@@ -261,7 +265,7 @@ absl::Status CopyWeights(const actors::Session& from, actors::Session* to) {
                          {"W0072", absl::StrCat("weight ", state.name, ", rank ", rank),
                           "the same shard in both plans of the job", "another", ""});
         }
-        WEIR_ASSIGN_OR_RETURN(const device::HostView weight, from.ReadState(rank, state.name));
+        WEIR_ASSIGN_OR_RETURN(const device::HostView weight, from.ReadState(rank, source->name));
         return to->WriteState(rank, state.name, weight.bytes());
       });
 }

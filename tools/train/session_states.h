@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "actors/session/session.h"
 #include "runtime/store/safetensors.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/find_weights.h"
 #include "tools/weights/mapped_weights.h"
 
@@ -51,8 +52,9 @@ struct LoadOrder {
   StateSet set = StateSet::kWeights;
   std::shared_ptr<const weights::WeightMap> map = {};  // null: the names are those of the states
   std::string constants = {};  // the file of the map's constants; empty: none
+  weights::Values values = weights::Values::kWeights;
 };
-// Opens the files of an order. Errors: those of SafetensorsReader::Open.
+// Opens the files of an order. Errors: those of weights::OpenValues.
 absl::StatusOr<weights::MappedWeights> OpenWeights(const LoadOrder& order);
 // Each local rank reads its shards, and no other bytes. Weights that the map calls fresh stay.
 // Precondition: CheckCheckpoint or MapWeights.
@@ -102,7 +104,8 @@ absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const Save
                        store::SafetensorsWriter* writer);
 
 // Copies every weight of the local ranks of `to` that `to` does not share with `from` from the same
-// rank of `from`, which holds the same shard.
-absl::Status CopyWeights(const actors::Session& from, actors::Session* to);
+// rank of `from`, which holds the same shard. kAverages: copies the average of a weight that has
+// one.
+absl::Status CopyWeights(const actors::Session& from, weights::Values values, actors::Session* to);
 
 }  // namespace weir::train

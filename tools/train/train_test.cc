@@ -27,6 +27,7 @@
 namespace weir::train {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Writes images of 4 x 4 whose class is the brightest quarter, which is easy to learn.
@@ -265,7 +266,7 @@ TEST_F(TrainTest, AnEvaluationReadsTheWeightsWhereTheTrainingHasThem) {
         ASSERT_TRUE((*group)->RunSteps(2).ok());
         const absl::StatusOr<std::map<int64_t, StepMetrics>> beside = (*group)->Evaluate();
         ASSERT_TRUE(beside.ok()) << beside.status();
-        ASSERT_TRUE(CopyWeights(training, (*apart)->session()).ok());
+        ASSERT_TRUE(CopyWeights(training, weights::Values::kWeights, (*apart)->session()).ok());
         const absl::StatusOr<std::map<int64_t, StepMetrics>> copied = (*apart)->Run();
         ASSERT_TRUE(copied.ok()) << copied.status();
         EXPECT_EQ(*beside, *copied);
@@ -284,6 +285,71 @@ TEST_F(TrainTest, AnEvaluationReadsTheWeightsWhereTheTrainingHasThem) {
       EXPECT_GT((*group)->bytes_per_device(), own.arena_bytes + own.workspace_bytes);
     }
   }
+}
+
+proto::Job AveragingJob(const std::string& mesh) {
+  proto::Job job = ImageJob(mesh);
+  job.mutable_training()->mutable_average()->set_decay(0.5);
+  job.mutable_training()->mutable_average()->set_evaluate(true);
+  return job;
+}
+
+TEST_F(TrainTest, AnEvaluationTakesTheAveragesIfTheJobSaysSo) {
+  for (const char* mesh : {"", "dp=2"}) {
+    SCOPED_TRACE(mesh);
+    proto::Job job = AveragingJob(mesh);
+    job.mutable_training()->set_zero_stage(1);
+    job.mutable_training()->set_update_every(2);
+    absl::StatusOr<std::unique_ptr<RankGroup>> group = RankGroup::Open(job, {});
+    ASSERT_TRUE(group.ok()) << group.status();
+    absl::StatusOr<std::unique_ptr<Evaluator>> apart =
+        Evaluator::Create(job, &(*group)->dataset(), {});
+    ASSERT_TRUE(apart.ok()) << apart.status();
+    const auto of = [&](weights::Values values) {
+      EXPECT_TRUE(CopyWeights((*group)->session(), values, (*apart)->session()).ok());
+      const absl::StatusOr<std::map<int64_t, StepMetrics>> reported = (*apart)->Run();
+      EXPECT_TRUE(reported.ok()) << reported.status();
+      return reported.ok() ? *reported : std::map<int64_t, StepMetrics>();
+    };
+    const auto beside = [&] {
+      const absl::StatusOr<std::map<int64_t, StepMetrics>> reported = (*group)->Evaluate();
+      EXPECT_TRUE(reported.ok()) << reported.status();
+      return reported.ok() ? *reported : std::map<int64_t, StepMetrics>();
+    };
+    ASSERT_TRUE((*group)->RunSteps(1).ok());
+    EXPECT_EQ(beside(), of(weights::Values::kWeights)) << "no update has set the averages";
+    ASSERT_TRUE((*group)->RunSteps(5).ok());
+    EXPECT_EQ(beside(), of(weights::Values::kAverages));
+    EXPECT_NE(beside(), of(weights::Values::kWeights));
+  }
+}
+
+TEST_F(TrainTest, TheAveragesOfACheckpointEvaluateToWhatTheRunSaid) {
+  for (const char* place : {"averaged.safetensors", "averaged/"}) {
+    SCOPED_TRACE(place);
+    options_.checkpoint = TemporaryPath(place);
+    const TrainResult result = Run(AveragingJob("dp=2"));
+    ASSERT_TRUE(result.evaluation.has_value());
+    const auto evaluated = [&](weights::Values values) {
+      const absl::StatusOr<std::string> file = weights::WeightFileOf(options_.checkpoint);
+      EXPECT_TRUE(file.ok()) << file.status();
+      const auto evaluation = EvaluateWeights(ImageJob(), *file, 1, "", values);
+      EXPECT_TRUE(evaluation.ok()) << evaluation.status();
+      return evaluation.ok() ? evaluation->means.at("loss") : 0.0;
+    };
+    const double loss = result.evaluation->means.at("loss");
+    EXPECT_NEAR(evaluated(weights::Values::kAverages), loss, 1e-5);
+    EXPECT_GT(std::abs(evaluated(weights::Values::kWeights) - loss), 1e-4);
+  }
+}
+
+TEST_F(TrainTest, WeightsWithoutAveragesAreNoAverages) {
+  options_.save = TemporaryPath("weights_alone.safetensors");
+  Run(ImageJob());
+  const auto evaluation =
+      EvaluateWeights(ImageJob(), options_.save, 1, "", weights::Values::kAverages);
+  EXPECT_THAT(std::string(evaluation.status().message()),
+              AllOf(HasSubstr("W0084 at "), HasSubstr("expected averages of weights; found none")));
 }
 
 TEST_F(TrainTest, AnEvaluationWithoutALossSaysWhy) {

@@ -30,6 +30,7 @@
 #include "tools/train/progress.h"
 #include "tools/train/run_folder.h"
 #include "tools/train/straggler_watch.h"
+#include "tools/weights/averages.h"
 
 namespace weir::train {
 
@@ -155,10 +156,10 @@ absl::StatusOr<TrainResult> Train(const proto::Job& job, const TrainOptions& opt
 
 // Evaluates the weights in `weights` on the held-out part of the job's data. `job_file` is where a
 // map of weights may lie (tools/weights/find_weights.h); empty: nowhere. kInvalidArgument: nothing
-// is held out.
+// is held out, or an error of weights::OpenValues.
 absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::string& weights,
-                                           int threads_per_device,
-                                           const std::string& job_file = "");
+                                           int threads_per_device, const std::string& job_file = "",
+                                           weights::Values values = weights::Values::kWeights);
 
 // Returns the name of the metric that the job minimises.
 std::string LossName(const proto::Job& job);

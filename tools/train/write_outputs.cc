@@ -146,7 +146,7 @@ absl::Status CheckInit(const proto::Job& job, const compiler::LogicalPlan& plan,
                        const WriteOutputsOptions& options) {
   if (options.init.empty()) return absl::OkStatus();
   WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
-                        store::SafetensorsReader::Open(options.init));
+                        weights::OpenValues(options.init, options.values));
   WEIR_RETURN_IF_ERROR(file->CheckSums().status());
   WEIR_ASSIGN_OR_RETURN(weights::WeightTypes types, WeightsOf(job));
   for (const compiler::Variable& variable : plan.module.variables)
@@ -286,11 +286,12 @@ absl::StatusOr<WrittenOutputs> WriteOutputs(const proto::Job& job,
   OutputOrder order;
   order.job = &variant;
   order.job_file = options.job_file;
+  order.values = options.values;
   WEIR_ASSIGN_OR_RETURN(const Source source, SourceOf(job, variant));
   order.use = source.use;
   WEIR_RETURN_IF_ERROR(CheckLastStep(variant, source));
   if (!options.init.empty()) {
-    WEIR_ASSIGN_OR_RETURN(order.weights, store::SafetensorsReader::Open(options.init));
+    WEIR_ASSIGN_OR_RETURN(order.weights, weights::OpenValues(options.init, options.values));
     WEIR_RETURN_IF_ERROR(order.weights->CheckSums().status());
     WEIR_ASSIGN_OR_RETURN(order.unused, WeightsOf(job));
   }

@@ -11,13 +11,15 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "tools/train/output_runner.h"
+#include "tools/weights/averages.h"
 
 namespace weir::train {
 
 struct WriteOutputsOptions {
-  std::string folder;                 // made if it is not there
-  std::vector<std::string> outputs;   // tensors of main; empty: the outputs of main
-  std::string init;                   // weights; empty: the model has none
+  std::string folder;                // made if it is not there
+  std::vector<std::string> outputs;  // tensors of main; empty: the outputs of main
+  std::string init;                  // weights; empty: the model has none
+  weights::Values values = weights::Values::kWeights;  // of `init`
   std::string job_file;               // where a map of weights may lie; empty: nowhere
   OutputRunner* runner = nullptr;     // null: all ranks are in this process
   int threads = 0;                    // of each device of this process; 0: all cores, shared evenly

@@ -286,7 +286,7 @@ def _positive(name, value):
 
 def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedule=None, clip_norm=0.0, micro_batches=1,
         zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None, groups=(), average=None,
-        adapters=None, precision_of=()):
+        adapters=None, precision_of=(), evaluate_average=False):
     """Returns a Job.
 
     graph              what weir.from_torch returned
@@ -303,6 +303,7 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     precision          "f32" or "bf16"
     precision_of       weir.PrecisionRule for each set of operations in another precision; the first that fits counts
     average            the decay of averages of the weights, such as 0.999; None: no averages
+    evaluate_average   evaluations during the training compute with the averages
     adapters           weir.Adapters that train in place of the weights; None: the weights train
     schedule           weir.Schedule; None: the learning rate stays
     cut                names of calls that begin the parts of a pipeline; none: the parts are balanced
@@ -350,7 +351,11 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     for group in groups:
         training.add("group", group.message())
     if average is not None:
-        training.add("average", Message([("decay", float(average))]))
+        of_average = training.add("average", Message([("decay", float(average))]))
+        if evaluate_average:
+            of_average.add("evaluate", True)
+    elif evaluate_average:
+        raise Error("evaluate_average: expected the decay of averages beside it; found none. Try: average=0.999")
     if precision != "f32":
         training.add("precision", Enum(precision.upper()))
     for rule in precision_of:

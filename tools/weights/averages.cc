@@ -1,0 +1,52 @@
+#include "tools/weights/averages.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir::weights {
+
+std::string AverageOf(const std::string& weight) { return absl::StrCat(weight, kAverageEnding); }
+
+absl::Status CheckAveragesAreSet(const store::SafetensorsReader& file) {
+  // The first update sets the averages; before, they are zeros.
+  std::string step, updates;
+  if (file.shards() != nullptr) {
+    const store::CheckpointFacts& facts = file.shards()->index().facts;
+    step = absl::StrCat(facts.step);
+    updates = absl::StrCat(facts.optimizer_step);
+  } else {
+    for (const auto& [key, value] : file.metadata()) {
+      if (key == "step") step = value;
+      if (key == "optimizer_step") updates = value;
+    }
+  }
+  if (updates != "0" && !absl::StartsWith(updates, "-")) return absl::OkStatus();
+  return Rejected({"W0084", file.path(), "averages of at least one update",
+                   absl::StrCat("step ", step, ", before the first update"),
+                   "a later checkpoint, or no --average"});
+}
+
+absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenValues(const std::string& path,
+                                                                           Values values) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsReader> file,
+                        store::SafetensorsReader::Open(path));
+  if (values == Values::kAverages) {
+    std::vector<std::string> averaged;
+    for (const auto& [name, tensor] : file->tensors()) {
+      if (file->tensors().count(AverageOf(name)) > 0) averaged.push_back(name);
+    }
+    if (averaged.empty()) {
+      return Rejected({"W0084", path, "averages of weights", "none",
+                       "a checkpoint of a run with training { average {} }, or no --average"});
+    }
+    WEIR_RETURN_IF_ERROR(CheckAveragesAreSet(*file));
+    for (const std::string& name : averaged) file->ReadInPlaceOf(name, AverageOf(name));
+  }
+  return std::shared_ptr<const store::SafetensorsReader>(std::move(file));
+}
+
+}  // namespace weir::weights
