@@ -507,6 +507,7 @@ TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
   int told = 1;
   for (int64_t step = 1; step < 100; ++step) told += skip.Look(step, &bad_norm).empty() ? 0 : 1;
   EXPECT_EQ(skip.num_skipped(), 100);
+  EXPECT_EQ(skip.Summary(), "100 updates were left out, since gradients were not finite");
   EXPECT_EQ(told, 3 + 5);  // 1, 2, 3; 4, 8, 16, 32, 64
 
   NonfiniteSteps go_on(OnNonfinite::kContinue, "loss");
