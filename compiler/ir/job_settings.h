@@ -62,6 +62,7 @@ struct MuonSettings {
   bool nesterov = true;
   int64_t iterations = 5;
   bool adjusts_rms = false;  // proto::Optimizer::Muon::RMS
+  bool flattens = false;     // takes weights of more than two dimensions for matrices
   AdamWSettings others;      // of the weights that are no matrices
 };
 

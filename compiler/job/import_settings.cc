@@ -129,6 +129,7 @@ MuonSettings ImportMuon(const proto::Optimizer::Muon& from) {
   muon.nesterov = !from.plain();
   muon.weight_decay = from.weight_decay();
   muon.adjusts_rms = from.adjust() == proto::Optimizer::Muon::RMS;
+  muon.flattens = from.flatten();
   muon.others = ImportAdamW(from.adamw());
   return muon;
 }

@@ -39,6 +39,7 @@ TEST(ImportSettings, AZeroThatIsWrittenMeansZero) {
   EXPECT_EQ(std::get<AdamWSettings>(adamw.training.optimizer).beta1, 0);
   EXPECT_EQ(std::get<AdamWSettings>(adamw.training.optimizer).beta2, 0.999);
   optimizer->mutable_muon()->set_momentum(0);
+  optimizer->mutable_muon()->set_flatten(true);
   optimizer->mutable_muon()->set_adjust(proto::Optimizer::Muon::RMS);
   proto::ParameterGroup* group = job.mutable_training()->add_group();
   group->add_pattern("*.bias");
@@ -49,6 +50,7 @@ TEST(ImportSettings, AZeroThatIsWrittenMeansZero) {
   EXPECT_EQ(std::get<MuonSettings>(muon.optimizer).momentum, 0);
   EXPECT_EQ(std::get<MuonSettings>(muon.optimizer).iterations, 5);
   EXPECT_TRUE(std::get<MuonSettings>(muon.optimizer).adjusts_rms);
+  EXPECT_TRUE(std::get<MuonSettings>(muon.optimizer).flattens);
   EXPECT_EQ(muon.average_decay, 0.999);
   ASSERT_EQ(muon.groups.size(), 1u);
   EXPECT_EQ(muon.groups[0].rate, 1);

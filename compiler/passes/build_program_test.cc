@@ -357,6 +357,54 @@ TEST(BuildProgram, EveryOptimizerHasALegalUpdateInEveryLayout) {
   }
 }
 
+// Returns a model whose weights have more than two dimensions: a wide matrix if flattened, a tall
+// one, and one whose second dimension has one element.
+Module ModelOfThickWeights() {
+  FunctionMaker last("last");
+  const ops::ValueId x = last.Input("x", "f32[batch, deep]");
+  ops::ValueId sum = last.Node("of_x", "reduce_mean", {x});
+  for (const char* type :
+       {"f32[wide, deep, rows]", "f32[deep, one=1/1, wide]", "f32[heads, two=2/1, one=1/1]",
+        "f32[wide, one=1/1, one=1/1]", "f32[one=1/1, one=1/1, one=1/1]"}) {
+    const std::string name = absl::StrCat("k", last.function.parameters.size());
+    const ops::ValueId weight = last.Parameter(name, type);
+    const ops::ValueId square = last.Node(name + "_square", "mul", {weight, weight});
+    sum =
+        last.Node(name + "_sum", "add", {sum, last.Node(name + "_mean", "reduce_mean", {square})});
+  }
+  last.Return(sum);
+  ModelMaker maker;
+  const int data = maker.Data("x", "f32[batch, deep]");
+  maker.module.model.loss = maker.Call("last", maker.Add(last.function), {data})[0];
+  maker.module.model.metrics = {{"loss", maker.module.model.loss}};
+  return std::move(maker.module);
+}
+
+// Built verifies that each op has a legal signature, whatever dimension of a weight is split.
+TEST(BuildProgram, MuonTakesThickWeightsForMatricesInEveryLayoutIfItFlattens) {
+  for (const char* mesh : {"dp=2", "tp=2", "dp=2,tp=2"}) {
+    for (const int zero_stage : {0, 1, 3}) {
+      for (const bool flattens : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(mesh, ", ZeRO ", zero_stage, flattens ? ", flattened" : ""));
+        MuonSettings muon;
+        muon.flattens = flattens;
+        const Module module = Built({.mesh = mesh, .zero_stage = zero_stage, .optimizer = muon},
+                                    ModelOfThickWeights())
+                                  .module;
+        int reshapes = 0, directions = 0;
+        for (const Function& function : module.functions) {
+          for (const Node& node : function.nodes) {
+            reshapes += node.op == "reshape";
+            directions += node.op == "momentum_direction";
+          }
+        }
+        EXPECT_EQ(directions, flattens ? 5 : 0);
+        EXPECT_EQ(reshapes, 2 * directions) << "to a matrix and back";
+      }
+    }
+  }
+}
+
 TEST(BuildProgram, AGroupHasARateADecayAndAnOptimizerOfItsOwn) {
   Module module = SmallClassifier();
   module.model.weights[0].group = 0;  // layers.0.w

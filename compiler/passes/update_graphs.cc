@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "ops/defs/type_text.h"
 #include "runtime/base/schedule.h"
 
 namespace weir::compiler {
@@ -49,6 +50,45 @@ sbp::Layout Merged(sbp::Layout layout) {
   }
   return layout;
 }
+
+sbp::Layout WithSplits(sbp::Layout layout, int d) {
+  for (sbp::Sbp& sbp : layout) {
+    if (sbp.is_split()) sbp = sbp::Sbp::S(d);
+  }
+  return layout;
+}
+
+// A FlatWeight is a weight as a matrix: of its first dimension by all others, in their order.
+class FlatWeight {
+ public:
+  explicit FlatWeight(const sbp::TensorType& weight) : matrix_(weight) {
+    if (weight.dims.size() == 2) return;
+    // The units of the columns are those of the first dimension that has more than one element: a
+    // split of either is a split of the other.
+    sbp::TensorDim columns{"columns", 1, 1};
+    for (size_t d = 1; d < weight.dims.size(); ++d) {
+      const sbp::TensorDim& dim = weight.dims[d];
+      if (columns.size == 1) {
+        major_ = static_cast<int>(d);
+        columns.unit = dim.unit;
+      } else {
+        columns.unit *= dim.size;
+      }
+      columns.size *= dim.size;
+    }
+    matrix_.dims = {weight.dims[0], columns};
+  }
+
+  const sbp::TensorType& matrix() const { return matrix_; }
+  int64_t rows() const { return matrix_.dims[0].size; }
+  int64_t columns() const { return matrix_.dims[1].size; }
+  // Returns the dimension of the weight whose split is a split of dimension `d` of the matrix.
+  int DimOf(int d) const { return d == 0 ? 0 : major_; }
+
+ private:
+  sbp::TensorType matrix_;
+  int major_ = 1;
+};
 
 class UpdateGraph {
  public:
@@ -141,15 +181,18 @@ class UpdateGraph {
   }
 
   ValueId Add(const MuonSettings& muon) {
-    if (variable_.type.dims.size() != 2) return Add(muon.others);
+    const size_t rank = variable_.type.dims.size();
+    if (rank < 2 || (rank > 2 && !muon.flattens)) return Add(muon.others);
+    const FlatWeight flat(variable_.type);
     Attributes attrs = updates_;
     attrs.Set("momentum", muon.momentum);
     attrs.Set("nesterov", muon.nesterov);
     const std::vector<ValueId> out =
         builder_.Emit("momentum_direction", {gradient_, scale_}, {slot_, slot_}, attrs);
     builder_.MarkState(out[1], "muon_momentum");
-    const ValueId direction = Orthogonal(muon, out[0]);
-    const double rows = static_cast<double>(SizeOf(0)), columns = static_cast<double>(SizeOf(1));
+    const ValueId direction = Orthogonal(muon, flat, out[0]);
+    const auto rows = static_cast<double>(flat.rows()),
+               columns = static_cast<double>(flat.columns());
     Attributes step = rates_;
     step.Set("by", std::string("plain"));
     step.Set("factor", muon.adjusts_rms ? 0.2 * std::sqrt(std::max(rows, columns))
@@ -217,20 +260,24 @@ class UpdateGraph {
   // Returns `direction` with its singular values near 1. The longer dimension is split over all
   // axes that split the matrix, so that each device multiplies its part, and the products of the
   // matrix with itself, which are as small as the shorter dimension, are summed over the devices.
-  ValueId Orthogonal(const MuonSettings& muon, ValueId direction) {
-    const bool is_wide = SizeOf(0) <= SizeOf(1);
-    const int longer = is_wide ? 1 : 0;
+  ValueId Orthogonal(const MuonSettings& muon, const FlatWeight& flat, ValueId direction) {
+    const bool is_matrix = variable_.type.dims.size() == 2;
+    // A split of columns that are one element would be a split of no dimension of the weight.
+    const bool is_wide = flat.rows() <= flat.columns() && (is_matrix || flat.columns() > 1);
+    const int longer = is_wide ? 1 : 0, of_weight = flat.DimOf(longer);
     const ValueId squares = Squares(direction);
     sbp::Layout layout = variable_.layout, partial = whole_;
     for (size_t axis = 0; axis < layout.size(); ++axis) {
       if (!layout[axis].is_split()) continue;
-      if (layout[axis].axis != longer) layout[axis] = sbp::Sbp::S(longer);
+      if (!is_matrix || layout[axis].axis != of_weight) layout[axis] = sbp::Sbp::S(of_weight);
       partial[axis] = sbp::Sbp::P();
     }
-    const TypeAndLayout matrix{variable_.type, layout};
+    const TypeAndLayout weight{variable_.type, layout};
+    const TypeAndLayout matrix{flat.matrix(), is_matrix ? layout : WithSplits(layout, longer)};
     ValueId x = builder_.Boxed(direction, layout);
+    if (!is_matrix) x = Reshaped(x, matrix);
     x = builder_.Emit("unit_norm", {x, squares}, {matrix}, {{"epsilon", muon.epsilon}})[0];
-    sbp::TensorType product_type = variable_.type;
+    sbp::TensorType product_type = matrix.first;
     product_type.dims[longer] = product_type.dims[1 - longer];
     const TypeAndLayout product{product_type, whole_};
     for (int64_t i = 0; i < muon.iterations; ++i) {
@@ -247,7 +294,12 @@ class UpdateGraph {
           {})[0];
       x = builder_.Emit("add", {Scaled(x, matrix, kNewtonA), turned}, {matrix}, {})[0];
     }
+    if (!is_matrix) x = Reshaped(x, weight);
     return builder_.Boxed(x, variable_.layout);
+  }
+
+  ValueId Reshaped(ValueId value, const TypeAndLayout& to) {
+    return builder_.Emit("reshape", {value}, {to}, {{"to", ops::DimsText(to.first.dims)}})[0];
   }
 
   ValueId Scaled(ValueId value, const TypeAndLayout& is, double factor) {

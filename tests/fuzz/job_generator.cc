@@ -308,6 +308,7 @@ class JobGenerator {
       default: {
         proto::Optimizer::Muon* muon = optimizer->mutable_muon();
         muon->set_plain(OneIn(3));
+        muon->set_flatten(OneIn(2));
         muon->set_adjust(OneIn(2) ? proto::Optimizer::Muon::RMS : proto::Optimizer::Muon::SHAPE);
         if (OneIn(2)) muon->mutable_adamw()->set_beta2(0.95);
       }

@@ -73,9 +73,12 @@ class Adafactor(_Optimizer):
 
 
 class Muon(_Optimizer):
-    """Jordan and others, 2024; AdamW for what is no matrix."""
+    """Jordan and others, 2024; AdamW for what is no matrix. With `flatten`, a weight of more dimensions is a matrix."""
 
     def update(self, weight, grad, state, lr, decay):
+        if grad.dim() > 2 and self.options.get("flatten", False):
+            self.update(weight.view(len(weight), -1), grad.view(len(grad), -1), state, lr, decay)
+            return
         if grad.dim() != 2:
             self.adamw(weight, grad, state, lr)
             return

@@ -448,7 +448,8 @@ class JobTest(unittest.TestCase):
         for optimizer, text in ((weir.Lion(betas=(0.5, 0.75)), "lion { beta1: 0.5 beta2: 0.75 weight_decay: 0.0 }"),
                                 (weir.Lamb(eps=0.25), "epsilon: 0.25"), (weir.Adafactor(d=2), "clip_threshold: 2.0"),
                                 (weir.Adafactor(eps=(0.5, 0.25)), "epsilon1: 0.5"), (muon, "plain: true"),
-                                (muon, "adjust: RMS"), (muon, "iterations: 5"), (muon, "epsilon: 1.0")):
+                                (muon, "adjust: RMS"), (muon, "iterations: 5"), (muon, "epsilon: 1.0"),
+                                (weir.Muon(flatten=True), "flatten: true")):
             self.assertIn(text, weir.job(Fake(), data="synthetic", steps=1, optimizer=optimizer).text)
         text = weir.job(Fake(), data="synthetic", steps=1, optimizer=muon, average=0.75, groups=[
             weir.Group(["w", "v*"], optimizer=weir.Sgd()), weir.Group("*.bias", lr=2, weight_decay=0),

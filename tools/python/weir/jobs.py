@@ -88,6 +88,8 @@ class Adafactor:
 class Muon:
     """Muon for matrices, in f32; parameters of other ranks take the settings of `adamw`, with the rate of Muon.
 
+    With `flatten`, parameters of more than two dimensions are matrices of their first dimension by all others.
+
     A group gives embeddings and the last layer another optimiser.
     """
     lr: float = 1e-3
@@ -98,6 +100,7 @@ class Muon:
     ns_steps: int = 5
     adjust_lr_fn: str = "original"  # or "match_rms_adamw"
     adamw: AdamW = AdamW()
+    flatten: bool = False
 
     def message(self):
         kinds = {None: "SHAPE", "original": "SHAPE", "match_rms_adamw": "RMS"}
@@ -106,7 +109,7 @@ class Muon:
         (_, adamw), = self.adamw.message()
         return _numbers("muon", momentum=float(self.momentum), plain=not self.nesterov, epsilon=float(self.eps),
                         iterations=int(self.ns_steps), weight_decay=float(self.weight_decay),
-                        adjust=Enum(kinds[self.adjust_lr_fn]), adamw=adamw)
+                        adjust=Enum(kinds[self.adjust_lr_fn]), adamw=adamw, flatten=bool(self.flatten))
 
 
 OPTIMIZERS = (AdamW, Sgd, Lion, Lamb, Adafactor, Muon)
