@@ -46,6 +46,7 @@ class JobGenerator {
     if (OneIn(4)) DrawGroups(&job);
     if (OneIn(6)) job.mutable_training()->mutable_average();
     if (OneIn(4)) DrawStageMeshes(&job);
+    if (OneIn(4)) DrawPrecisionRules(&job);
     return job;
   }
 
@@ -337,6 +338,17 @@ class JobGenerator {
       if (OneIn(2)) group->set_learning_rate(0.5);
       if (OneIn(3)) group->set_weight_decay(0.1);
       if (OneIn(2)) DrawOptimizer(group->mutable_optimizer());
+    }
+  }
+
+  // Rules for operations, or for the calls and functions with a letter in their names.
+  void DrawPrecisionRules(proto::Job* job) {
+    for (int64_t rules = 1 + Below(3); rules > 0; --rules) {
+      proto::PrecisionRule* rule = job->mutable_training()->add_precision_of();
+      if (OneIn(2)) rule->add_op(OneOf({"matmul", "*norm*", "add", "softmax*", "embedding", "*"}));
+      if (rule->op_size() == 0 || OneIn(3))
+        rule->add_pattern(OneOf({"*0*", "*1*", "main", "*a*", "*/*e*", "*.1"}));
+      rule->set_precision(OneIn(2) ? proto::Training::BF16 : proto::Training::F32);
     }
   }
 

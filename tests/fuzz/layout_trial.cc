@@ -91,8 +91,14 @@ absl::StatusOr<std::string> TrainOnMeshAndAlone(const proto::Job& job) {
   }
   WEIR_ASSIGN_OR_RETURN(const std::vector<double> expected, Losses(alone));
   WEIR_ASSIGN_OR_RETURN(const std::vector<double> found, Losses(job));
-  const double tolerance =
-      job.training().precision() == proto::Training::F32 ? kToleranceF32 : kToleranceHalf;
+  const auto is_half = [](const proto::PrecisionRule& rule) {
+    return rule.precision() != proto::Training::F32;
+  };
+  const auto& rules = job.training().precision_of();
+  const double tolerance = job.training().precision() != proto::Training::F32 ||
+                                   std::any_of(rules.begin(), rules.end(), is_half)
+                               ? kToleranceHalf
+                               : kToleranceF32;
   for (size_t step = 0; step < expected.size(); ++step) {
     if (!(std::abs(expected[step]) < kLossMax)) break;
     if (step < found.size() && std::abs(found[step] - expected[step]) <=

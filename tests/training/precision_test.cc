@@ -61,6 +61,7 @@ zoo::TransformerOptions SmallGpt(const std::string& precision) {
   options.training.batch = 8;
   options.training.micro_batches = 2;
   options.training.steps = 8;
+  options.training.warmup_steps = 0;
   options.training.learning_rate = 3e-3;
   options.training.precision = precision;
   return options;
