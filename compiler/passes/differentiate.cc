@@ -218,14 +218,22 @@ class FunctionDifferentiator {
                       absl::StrCat("sum of gradients of ", forward_.values[value].name))[0];
       parts.erase(parts.begin() + 1);
     }
-    int arg = forward_.ArgOf(value);
-    bool parameter = arg >= 0 && forward_.args[arg].kind == ArgKind::kParameter;
     DType want = forward_.values[value].type.dtype;
-    if (!parameter && backward_.values[parts[0]].type.dtype != want) {
+    if (backward_.values[parts[0]].type.dtype != want && !IsParameter(value)) {
       parts[0] =
           Emit("cast", {parts[0]}, {{"to", std::string(Name(want))}}, 0, "sum of gradients")[0];
     }
     return parts[0];
+  }
+
+  // Returns whether the value is a parameter, or a cast of a parameter, whose gradient stays as
+  // exact as that of the parameter.
+  bool IsParameter(ops::ValueId value) const {
+    int arg = forward_.ArgOf(value);
+    const int producer = arg < 0 ? forward_.ProducerOf(value) : -1;
+    if (producer >= 0 && forward_.nodes[producer].op == "cast")
+      arg = forward_.ArgOf(forward_.nodes[producer].inputs[0]);
+    return arg >= 0 && forward_.args[arg].kind == ArgKind::kParameter;
   }
 
   std::vector<ops::ValueId> Emit(const std::string& op, std::vector<ops::ValueId> inputs,

@@ -125,6 +125,31 @@ TEST(Differentiate, GradientsOfParametersAreF32AndStayWhereTheyArise) {
   }
 }
 
+TEST(Differentiate, TheGradientOfAWeightThatIsReadInBothPrecisionsIsNotRounded) {
+  FunctionMaker f("f");
+  const ops::ValueId x = f.Input("x", "f32[batch, wide]");
+  const ops::ValueId w = f.Parameter("w", "f32[wide, wide]");
+  const ops::ValueId h = f.Node("h", "matmul", {x, w});
+  f.Return(f.Node("loss", "reduce_mean", {f.Node("y", "matmul", {h, w})}));
+  f.function.nodes[1].precision = DType::kF32;
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch, wide]");
+  maker.module.model.loss = maker.Call("f", maker.Add(f.function), {data})[0];
+  PassContext context = ContextOf("");
+  context.precision = DType::kBF16;
+  ASSERT_TRUE(ApplyPrecision(context, &maker.module).ok());
+  Apply(Differentiate, context, &maker.module);
+  const Function& backward = maker.module.functions[maker.module.model.functions[0].backward];
+  int gradients = 0;
+  for (const Node& node : backward.nodes) {
+    if (node.op == "matmul_grad_w") ++gradients;
+    if (node.op != "cast" || node.attrs.Str("to") != "bf16") continue;
+    const int producer = backward.ProducerOf(node.inputs[0]);
+    EXPECT_TRUE(producer < 0 || backward.nodes[producer].op != "matmul_grad_w") << node.where;
+  }
+  EXPECT_EQ(gradients, 2);
+}
+
 // A call whose result is only a metric.
 TEST(Differentiate, AFunctionOffTheWayToTheLossHasNoBackwardFunction) {
   FunctionMaker metric("metric");
