@@ -66,6 +66,19 @@ TEST(SafetensorsTest, ReadsBackWhatItWroteWholeAndInSlices) {
   EXPECT_THAT(ids, ::testing::ElementsAre(7, 8));
 }
 
+TEST(SafetensorsTest, ATensorMayBeReadInPlaceOfAnother) {
+  auto reader = SafetensorsReader::Open(WriteSample("in_place.safetensors"));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  (*reader)->ReadInPlaceOf("x", "ids");
+  EXPECT_EQ((*reader)->tensors().at("x").shape, (Shape{2}));
+  std::vector<int32_t> ids(2);
+  ASSERT_TRUE((*reader)->Read("x", TensorSlice::Whole(DType::kI32, {2}), ids.data()).ok());
+  EXPECT_THAT(ids, ::testing::ElementsAre(7, 8));
+  const auto checked = (*reader)->CheckSums();
+  ASSERT_TRUE(checked.ok()) << checked.status();
+  EXPECT_EQ(*checked, SafetensorsReader::Checked::kSound);
+}
+
 TEST(SafetensorsTest, EverySliceOfATensorHasTheElementsOfTheWhole) {
   auto reader = SafetensorsReader::Open(WriteSample("slices.safetensors"));
   ASSERT_TRUE(reader.ok());
