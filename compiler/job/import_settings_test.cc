@@ -59,6 +59,23 @@ TEST(ImportSettings, AZeroThatIsWrittenMeansZero) {
   EXPECT_TRUE(std::holds_alternative<MuonSettings>(OptimizerOf(muon, -1)));
 }
 
+TEST(ImportSettings, ALossScaleIsThereWithF16Alone) {
+  proto::Job job;
+  EXPECT_FALSE(SettingsOf(job).training.loss_scale.has_value());
+  job.mutable_training()->set_precision(proto::Training::F16);
+  const JobSettings defaults = SettingsOf(job);
+  EXPECT_EQ(defaults.training.precision, DType::kF16);
+  ASSERT_TRUE(defaults.training.loss_scale.has_value());
+  EXPECT_TRUE(defaults.training.loss_scale->adapts);
+  EXPECT_EQ(defaults.training.loss_scale->factor, 65536);
+  EXPECT_EQ(defaults.training.loss_scale->growth, 2);
+  EXPECT_EQ(defaults.training.loss_scale->backoff, 0.5);
+  EXPECT_EQ(defaults.training.loss_scale->growth_interval, 2000);
+  job.mutable_training()->mutable_loss_scale()->set_fixed(8);
+  EXPECT_FALSE(SettingsOf(job).training.loss_scale->adapts);
+  EXPECT_EQ(SettingsOf(job).training.loss_scale->factor, 8);
+}
+
 TEST(ImportSettings, WhatTheJobSaysIsTaken) {
   proto::Job job;
   for (const char* call : {"b", "d"}) job.mutable_pipeline()->add_cut(call);

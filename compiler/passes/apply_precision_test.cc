@@ -66,6 +66,18 @@ TEST(ApplyPrecision, DataArrivesWideAndIsCastWhereItEnters) {
   EXPECT_THAT(NodeLines(first), ElementsAre("x.bf16 = cast(x)", "r = relu(x.bf16)"));
 }
 
+TEST(ApplyPrecision, F16IsNarrowAsBf16Is) {
+  Module module = Chain();
+  PassContext context = ContextOf("");
+  context.precision = DType::kF16;
+  Apply(ApplyPrecision, context, &module);
+  for (const char* name : {"a", "w", "b"})
+    EXPECT_EQ(TypeIn(module.functions[1], name), DType::kF16) << name;
+  EXPECT_THAT(NodeLines(module.functions[0]), ElementsAre("x.f16 = cast(x)", "r = relu(x.f16)"));
+  const Function& last = module.functions[2];
+  EXPECT_EQ(last.values[last.results[0].value].type.dtype, DType::kF32) << "losses are f32";
+}
+
 Attributes To(const char* type) {
   Attributes attrs;
   attrs.Set("to", std::string(type));

@@ -28,6 +28,7 @@ NORM_TOLERANCE = 1e-4
 WEIGHT_TOLERANCE = 2e-4
 KEY_BIAS_MAX = 0.01
 BF16_LOSS_TOLERANCE = 0.05
+F16_LOSS_TOLERANCE = 0.02
 
 
 # (kind, its numbers, learning rate)
@@ -146,6 +147,14 @@ class Training:
                 run = Run(self.model, ["training.precision=BF16", *changes])
                 self.assertLessEqual(self.reference.loss_difference(run), BF16_LOSS_TOLERANCE)
                 self.assertGreater(self.reference.loss_difference(run), LOSS_TOLERANCE, "this is no bf16")
+
+    def test_f16_stays_near(self):
+        # A scale that does not overflow: an update that is left out would be one that PyTorch makes in f32.
+        for changes in [[], ["mesh=dp=2,tp=2"]]:
+            with self.subTest(changes=changes):
+                run = Run(self.model, ["training.precision=F16", "training.loss_scale.initial=64", *changes])
+                self.assertLessEqual(self.reference.loss_difference(run), F16_LOSS_TOLERANCE)
+                self.assertGreater(self.reference.loss_difference(run), LOSS_TOLERANCE, "this is no f16")
 
     def test_the_model_learns_and_some_gradients_are_clipped(self):
         clip_norm = self.reference.job["training"]["optimizer"]["clip_norm"]

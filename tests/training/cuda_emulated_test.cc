@@ -79,21 +79,30 @@ TEST(CudaEmulated, TrainsOnEveryKindOfLayoutWithAnyQueues) {
   }
 }
 
-TEST(CudaEmulated, TrainsALlamaInBf16) {
-  absl::StatusOr<proto::Job> job =
-      JobOn({"dp=2,tp=2", 1, zoo::SequenceParallel::kNone}, zoo::LlamaJob, TinyTransformer());
-  ASSERT_TRUE(job.ok()) << job.status();
-  job->mutable_training()->set_precision(proto::Training::BF16);
-  job->mutable_runtime()->set_device("cuda-emulated");
-  TrainRunOptions options;
-  options.steps = 2;
-  const absl::StatusOr<TrainRun> one_by_one = Train(*job, options);
-  ASSERT_TRUE(one_by_one.ok()) << one_by_one.status();
-  job->mutable_runtime()->set_device_queues(4);
-  job->mutable_runtime()->set_device_depth(64);
-  const absl::StatusOr<TrainRun> ahead = Train(*job, options);
-  ASSERT_TRUE(ahead.ok()) << ahead.status();
-  EXPECT_EQ(FirstDifference(*ahead, *one_by_one), "");
+TEST(CudaEmulated, TrainsALlamaInHalfTypes) {
+  for (const proto::Training::Precision precision : {proto::Training::BF16, proto::Training::F16}) {
+    absl::StatusOr<proto::Job> job =
+        JobOn({"dp=2,tp=2", 1, zoo::SequenceParallel::kNone}, zoo::LlamaJob, TinyTransformer());
+    ASSERT_TRUE(job.ok()) << job.status();
+    job->mutable_training()->set_precision(precision);
+    const bool is_f16 = precision == proto::Training::F16;
+    if (is_f16) {
+      job->mutable_training()->mutable_loss_scale()->set_initial(256);
+      job->mutable_training()->mutable_loss_scale()->set_growth_interval(1);
+    }
+    job->mutable_runtime()->set_device("cuda-emulated");
+    TrainRunOptions options;
+    options.steps = 2;
+    const absl::StatusOr<TrainRun> one_by_one = Train(*job, options);
+    ASSERT_TRUE(one_by_one.ok()) << one_by_one.status();
+    job->mutable_runtime()->set_device_queues(4);
+    job->mutable_runtime()->set_device_depth(64);
+    const absl::StatusOr<TrainRun> ahead = Train(*job, options);
+    ASSERT_TRUE(ahead.ok()) << ahead.status();
+    EXPECT_EQ(FirstDifference(*ahead, *one_by_one), "");
+    if (!is_f16) continue;
+    EXPECT_EQ(ahead->loss_scales, (std::vector<double>{256, 512}));
+  }
 }
 
 }  // namespace

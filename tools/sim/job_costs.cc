@@ -95,10 +95,12 @@ proto::Cluster DefaultGpuCluster(int64_t ranks) {
   cluster.set_name("an H100");
   proto::DeviceModel* device = cluster.add_device();
   device->set_name("H100");
-  proto::Peak* bf16 = device->add_peak();
-  bf16->set_dtype("bf16");
-  bf16->set_flops_per_second(989e12);
-  bf16->set_efficiency(0.65);
+  for (const char* dtype : {"bf16", "f16"}) {
+    proto::Peak* half = device->add_peak();
+    half->set_dtype(dtype);
+    half->set_flops_per_second(989e12);
+    half->set_efficiency(0.65);
+  }
   proto::Peak* f32 = device->add_peak();
   f32->set_dtype("f32");
   f32->set_flops_per_second(67e12);
@@ -222,7 +224,8 @@ std::string JobCosts::Text() const {
     case Source::kKept: return absl::StrCat("the costs measured on this machine (", path_, ")");
     case Source::kFile: return absl::StrCat("the costs of ", path_);
     case Source::kGpuDefaults:
-      return "a roofline of an H100 by its data sheet, not measured: 989 TFLOP/s bf16 at 65 %, 67 "
+      return "a roofline of an H100 by its data sheet, not measured: 989 TFLOP/s bf16 and f16 at "
+             "65 %, 67 "
              "TFLOP/s f32, 3.35 TB/s at 85 %, 5 us per launch";
     case Source::kDefaults: break;
   }

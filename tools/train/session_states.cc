@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/engine/finite_watch.h"
@@ -66,7 +67,8 @@ absl::Status CheckNames(const store::SafetensorsReader& file,
       continue;
     }
     extra.Add(name);
-    const bool is_of_weight = states.count(name.substr(0, name.rfind('/'))) > 0;
+    const bool is_of_weight =
+        states.count(name.substr(0, name.rfind('/'))) > 0 || absl::StartsWith(name, "loss_scale/");
     has_weights = has_weights && is_of_weight;
     has_others = has_others || is_of_weight;
   }
@@ -82,7 +84,8 @@ absl::Status CheckNames(const store::SafetensorsReader& file,
   std::string hint = "use weights saved from the same model";
   if (has_weights && has_others) {
     hint = absl::StrCat(
-        "the training.optimizer, training.group, training.average and training.gradient_delay of "
+        "the training.optimizer, training.group, training.average, training.gradient_delay, "
+        "training.precision and training.loss_scale of "
         "the run that wrote it; or --init ",
         file.path(), ", which begins anew with its weights alone");
   } else if (!missing.empty() &&
