@@ -1,5 +1,7 @@
 #include "compiler/passes/build_program.h"
 
+#include <algorithm>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +29,7 @@ struct Settings {
   OptimizerSettings optimizer = SgdSettings();
   std::vector<GroupSettings> groups = {};
   std::optional<double> average_decay = {};
+  std::optional<LossScaleSettings> loss_scale = {};
 };
 
 // Returns the plan of a model up to the program.
@@ -47,10 +50,12 @@ LogicalPlan PlanOf(Module module, const Settings& settings) {
   plan.settings.training.optimizer = settings.optimizer;
   plan.settings.training.groups = settings.groups;
   plan.settings.training.average_decay = settings.average_decay;
+  plan.settings.training.loss_scale = settings.loss_scale;
   plan.module = std::move(module);
   plan.module.model.calls.back().part = plan.module.model.calls.back().stage =
       settings.num_stages - 1;
-  const PassContext context = ContextOf(settings.mesh, {{"batch", "dp"}, {"deep", "tp"}});
+  PassContext context = ContextOf(settings.mesh, {{"batch", "dp"}, {"deep", "tp"}});
+  context.loss_scale = settings.loss_scale;
   if (settings.mode == PlanMode::kTrain) {
     EXPECT_TRUE(Differentiate(context, &plan.module).ok());
   }
@@ -100,6 +105,41 @@ std::map<std::string, int> MovesOfMatrices(const Module& module) {
 }
 
 using Moves = std::map<std::string, int>;
+
+TEST(BuildProgram, ALossScaleThatAdaptsIsAVariableThatTheLossReads) {
+  const LogicalPlan plan = Built({.num_stages = 2, .loss_scale = LossScaleSettings{}});
+  const Module& module = plan.module;
+  const auto factor = std::find_if(module.variables.begin(), module.variables.end(),
+                                   [](const Variable& v) { return v.slot_of == "loss_scale"; });
+  ASSERT_NE(factor, module.variables.end());
+  EXPECT_EQ(factor->name, "loss_scale/factor");
+  EXPECT_EQ(factor->stage, 0);
+  EXPECT_THAT(NamesOf(module, ItemKind::kCall), Contains("loss seed"));
+  EXPECT_THAT(NamesOf(module, ItemKind::kCall), Contains("loss scale"));
+  EXPECT_THAT(NamesOf(module, ItemKind::kSink), Contains("report loss_scale"));
+  int seed = -1;
+  bool is_read = false;
+  for (const ProgramItem& item : module.items) {
+    if (item.name == "loss seed") {
+      seed = item.outputs[0];
+      EXPECT_EQ(module.values[seed].stage, 1) << "the stage of the loss";
+      EXPECT_NE(item.inputs[0], factor->value) << "boxed to that stage";
+    }
+    if (item.name == "loss scale") {
+      EXPECT_EQ(item.outputs, std::vector<int>{factor->value});
+    }
+    if (item.phase == PhaseKind::kBackward)
+      is_read = is_read || std::count(item.inputs.begin(), item.inputs.end(), seed) > 0;
+  }
+  EXPECT_TRUE(is_read);
+}
+
+TEST(BuildProgram, ALossScaleThatStaysAddsNothingToTheProgram) {
+  const LogicalPlan without = Built({}),
+                    with = Built({.loss_scale = LossScaleSettings{.adapts = false, .factor = 8}});
+  EXPECT_EQ(with.module.items.size(), without.module.items.size());
+  EXPECT_EQ(with.module.variables.size(), without.module.variables.size());
+}
 
 // The table of build_program.h, for the five weights of the classifier.
 TEST(BuildProgram, ZeroStagesDifferInWhereAndHowOftenWeightsAndGradientsAreBoxed) {

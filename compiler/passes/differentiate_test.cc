@@ -72,6 +72,32 @@ TEST(Differentiate, AnUpdateTakesTheMeanOverItsMicroBatches) {
   }
 }
 
+TEST(Differentiate, AFixedLossScaleMultipliesAllGradients) {
+  Module one = SmallClassifier(), scaled = SmallClassifier();
+  PassContext context = ContextOf("");
+  Apply(Differentiate, context, &one);
+  context.loss_scale = LossScaleSettings{.adapts = false, .factor = 8};
+  Apply(Differentiate, context, &scaled);
+  const StepInputs inputs = RandomInputs(one, 5);
+  const StepOutcome plain = EvaluateStep(one, inputs), large = EvaluateStep(scaled, inputs);
+  for (const auto& [name, gradient] : plain.gradients) {
+    for (size_t i = 0; i < gradient.size(); ++i)
+      EXPECT_DOUBLE_EQ(large.gradients.at(name)[i], 8 * gradient[i]) << name;
+  }
+}
+
+TEST(Differentiate, WithALossScaleThatAdaptsTheProgramGivesTheGradientOfTheLoss) {
+  Module module = SmallClassifier();
+  PassContext context = ContextOf("");
+  context.loss_scale = LossScaleSettings{};
+  Apply(Differentiate, context, &module);
+  const ModelFunction& last = module.model.functions[1];
+  const auto is_gradient = [](const BackwardArg& arg) {
+    return arg.kind == BackwardArg::kResultGrad;
+  };
+  EXPECT_EQ(std::count_if(last.backward_args.begin(), last.backward_args.end(), is_gradient), 1);
+}
+
 TEST(Differentiate, AFunctionHasOneBackwardFunctionHoweverOftenItIsCalled) {
   Module module = SmallClassifier();
   Apply(Differentiate, ContextOf(""), &module);
