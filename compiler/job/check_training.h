@@ -18,8 +18,8 @@ inline constexpr int64_t kThreadsPerDeviceMax = 1024;
 // Bound of Training: the gradients that are under way must lie somewhere.
 inline constexpr int64_t kGradientDelayMax = 64;
 
-// kInvalidArgument (W0440 to W0446, W0545 to W0547, W0861, W0862) names the field. If `mode` does
-// not train, the fields that only training needs are not checked.
+// kInvalidArgument (W0440 to W0446, W0545 to W0547, W0861, W0862, W0865, W0866) names the field. If
+// `mode` does not train, the fields that only training needs are not checked.
 absl::Status CheckTraining(const proto::Job& job, const sbp::Mesh& stage_mesh, PlanMode mode);
 
 // Returns the updates that `training` asks for, with defaults filled in. Precondition:
