@@ -471,6 +471,18 @@ class JobTest(unittest.TestCase):
                      'precision_of { pattern: "block" pattern: "main/y" op: "add" precision: BF16 }'):
             self.assertIn(part, text)
 
+    def test_a_loss_scale_becomes_fields(self):
+        for loss_scale, part in ((256, "loss_scale { fixed: 256.0 }"),
+                                 ({"initial": 1024, "growth_interval": 50},
+                                  "loss_scale { initial: 1024.0 growth_interval: 50 }")):
+            text = weir.job(Fake(), data="synthetic", steps=1, precision="f16", loss_scale=loss_scale).text
+            self.assertIn("precision: F16", text)
+            self.assertIn(part, text)
+        with self.assertRaisesRegex(weir.Error, "loss_scale: expected a number, or initial.*found 'first'"):
+            weir.job(Fake(), data="synthetic", steps=1, precision="f16", loss_scale={"first": 2})
+        with self.assertRaisesRegex(weir.Error, 'precision: expected "f32", "bf16" or "f16"; found \'fp16\''):
+            weir.job(Fake(), data="synthetic", steps=1, precision="fp16")
+
     def test_settings_become_fields(self):
         job = weir.job(Fake(), steps=7, mesh="dp=2,pp=2", rules={"batch": "dp", "n": ("tp", "activations")},
                        data="a.txt", optimizer=weir.Sgd(lr=0.5, momentum=0.9), micro_batches=2, zero_stage=3,

@@ -158,8 +158,25 @@ class PrecisionRule:
             patterns = getattr(self, field)
             for pattern in [patterns] if isinstance(patterns, str) else patterns:
                 message.add(field, pattern)
-        message.add("precision", Enum(self.precision.upper()))
+        message.add("precision", _precision(self.precision))
         return message
+
+
+def _precision(name):
+    if name not in ("f32", "bf16", "f16"):
+        raise Error(f"precision: expected \"f32\", \"bf16\" or \"f16\"; found {name!r}")
+    return Enum(name.upper())
+
+
+def _loss_scale(value):
+    """Returns the message of a factor that stays, or of the fields of one that adapts."""
+    if not isinstance(value, dict):
+        return Message([("fixed", float(value))])
+    kinds = {"initial": float, "growth": float, "backoff": float, "growth_interval": int}
+    unknown = [field for field in value if field not in kinds]
+    if unknown:
+        raise Error(f"loss_scale: expected a number, or {', '.join(kinds)}; found {unknown[0]!r}")
+    return Message((field, kinds[field](number)) for field, number in value.items())
 
 
 def _checked(optimizer):
@@ -289,7 +306,7 @@ def _positive(name, value):
 
 def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedule=None, clip_norm=0.0, micro_batches=1,
         zero_stage=0, precision="f32", seed=0, cut=(), pipeline_schedule=None, name=None, groups=(), average=None,
-        adapters=None, precision_of=(), evaluate_average=False):
+        adapters=None, precision_of=(), evaluate_average=False, loss_scale=None):
     """Returns a Job.
 
     graph              what weir.from_torch returned
@@ -303,8 +320,10 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     optimizer          weir.AdamW, Sgd, Lion, Lamb, Adafactor or Muon, with the learning rate
     groups             weir.Group for each set of weights with a rate, decay or optimiser of its own; the first that
                        fits counts
-    precision          "f32" or "bf16"
+    precision          "f32", "bf16" or "f16"
     precision_of       weir.PrecisionRule for each set of operations in another precision; the first that fits counts
+    loss_scale         with "f16": a number, which stays, or the fields of a factor that adapts, {"initial": 1024.0};
+                       None: one that adapts
     average            the decay of averages of the weights, such as 0.999; None: no averages
     evaluate_average   evaluations during the training compute with the averages
     adapters           weir.Adapters that train in place of the weights; None: the weights train
@@ -360,7 +379,9 @@ def job(graph, *, steps, mesh="", rules=None, data=None, optimizer=None, schedul
     elif evaluate_average:
         raise Error("evaluate_average: expected the decay of averages beside it; found none. Try: average=0.999")
     if precision != "f32":
-        training.add("precision", Enum(precision.upper()))
+        training.add("precision", _precision(precision))
+    if loss_scale is not None:
+        training.add("loss_scale", _loss_scale(loss_scale))
     for rule in precision_of:
         training.add("precision_of", rule.message())
     if seed:
