@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/weight_index.h"
 #include "tools/cli/cli.h"
 
 namespace weir::cli {
@@ -379,6 +380,16 @@ TEST_F(CheckTest, ARunGoesOnFromAnExportOfAllStatesAsFromItsFolder) {
       const Outcome resumed = Weir({"train", job, "--resume", from, "--checkpoint", end});
       EXPECT_EQ(resumed.code, 0) << resumed.err;
       EXPECT_EQ(ReadFile(end), ReadFile(expected)) << from;
+    }
+    if (states == exported) continue;
+    for (const std::string& shard : store::FilesOfWeights(states)) {
+      if (shard == states) continue;
+      for (const char* flag : {"--save", "--checkpoint", "--metrics", "--trace"}) {
+        const Outcome over = Weir({"train", job, "--resume", states, flag, shard});
+        EXPECT_EQ(over.code, 65) << flag << " " << over.err;
+        EXPECT_THAT(absl::StrReplaceAll(over.err, {{"\n  ", " "}}),
+                    HasSubstr("found that of a file of --resume, which would be lost"));
+      }
     }
   }
 }

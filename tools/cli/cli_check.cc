@@ -40,7 +40,8 @@ void EnterSandboxOf(const proto::Job& job, const CheckArguments& arguments,
   rules.read = store::FilesOfWeights(arguments.train.options.init);
   for (std::string& file : weights::FilesBeside(arguments.train.options.job_file))
     rules.read.push_back(std::move(file));
-  rules.read.push_back(arguments.train.options.resume);
+  for (std::string& file : store::FilesOfWeights(arguments.train.options.resume))
+    rules.read.push_back(std::move(file));
   // The error for a damaged checkpoint names one beside it that is whole.
   const std::filesystem::path resume = arguments.train.options.resume;
   std::error_code error;

@@ -54,6 +54,15 @@ bool MayReplace(const Use& output, const Use& input) {
          (output.flag == "--save" && input.flag == "--init");
 }
 
+// Adds the files, besides the one at the path, that a reader of the weights or the checkpoint at
+// the path of `flag` opens.
+void AddFilesOf(const std::string& flag, const std::string& path, std::vector<Use>* inputs) {
+  for (std::string& file : store::IsCheckpointFolder(path) ? store::FilesOfCheckpoint(path)
+                                                           : store::FilesOfWeights(path)) {
+    if (file != path) inputs->push_back({"a file of " + flag, std::move(file)});
+  }
+}
+
 constexpr char kTextEnding[] = ".textproto";
 
 // Returns 0 if the file of an output that appears on the way, or at the end, can be written.
@@ -119,8 +128,8 @@ absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options
                               {"--trace", options.trace}};
   std::vector<Use> inputs = {
       {"--resume", options.resume}, {"--init", options.init}, {"the job", options.job_file}};
-  const std::vector<std::string> weights = store::FilesOfWeights(options.init);
-  for (size_t i = 1; i < weights.size(); ++i) inputs.push_back({"a file of --init", weights[i]});
+  AddFilesOf("--init", options.init, &inputs);
+  AddFilesOf("--resume", options.resume, &inputs);
   for (const job::DataPath& data : job::DataPathsOf(job)) inputs.push_back({data.field, data.path});
   for (const std::string& file : job::DataFilesOf(job)) inputs.push_back({"a file of data", file});
   for (const std::string& path : weights::FilesBeside(options.job_file)) {

@@ -13,10 +13,10 @@
 namespace weir::train {
 
 // kInvalidArgument (W0926): two outputs are the same file, or an output is the job, a file of its
-// data, the map of weights beside the job, or the file of --init or --resume. A checkpoint may
-// replace the checkpoint that the run resumes from, and saved weights may replace the weights that
-// the run starts from. Links are followed. Devices and pipes are never in conflict. (W0840): as
-// CheckNameOfWeights.
+// data, the map of weights beside the job, the file of --init or --resume, or a file that such an
+// index or checkpoint folder names. A checkpoint may replace the one file that the run resumes
+// from, and saved weights may replace the one file that the run starts from. Links are followed.
+// Devices and pipes are never in conflict. (W0840): as CheckNameOfWeights.
 absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options);
 
 // Tries every output before the first step, as far as that can be known then: makes a temporary
