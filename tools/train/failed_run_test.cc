@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "runtime/store/checkpoint_folder.h"
 #include "tools/trace/trace_report.h"
 #include "tools/train/forwarding_runner_testing.h"
+#include "tools/train/run_folder.h"
 #include "tools/train/run_so_far.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
@@ -146,7 +148,6 @@ class InterruptedRestartTest : public ::testing::Test {
     options_.threads_per_device = 1;
     options_.save = folder_.PathFor("weights");
     options_.interrupted = &interrupted_;
-    options_.standing = &standing_;
     options_.so_far = &so_far_;
     options_.runner =
         [](const proto::Job& trained,
@@ -158,9 +159,11 @@ class InterruptedRestartTest : public ::testing::Test {
   }
 
   void FailOnce() {
+    run_.emplace(options_.checkpoint);
+    options_.folder = &*run_;
     EXPECT_EQ(Train(job_, options_).status().message(), "a step that failed");
     log_.str("");
-    options_.resume = standing_.checkpoint;
+    options_.resume = run_->GoBackToWhole().path;
   }
   TrainResult Run() {
     FailOnce();
@@ -174,7 +177,7 @@ class InterruptedRestartTest : public ::testing::Test {
   std::ostringstream log_;
   console::Console console_{console::Console::Style::kPlain, &log_};
   std::atomic<bool> interrupted_ = false;
-  RunStanding standing_;
+  std::optional<RunFolder> run_;
   RunSoFar so_far_;
   TrainOptions options_;
 };
