@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/job/check_training.h"
@@ -250,6 +251,8 @@ absl::Status RunCheckpoints::SaveNow(int64_t step) {
 
 absl::Status RunCheckpoints::WriteLast(int64_t step, std::vector<absl::Status>* problems) {
   is_ending_ = true;
+  // Steps follow if ranks are lost meanwhile and come back.
+  const auto ended = absl::MakeCleanup([this] { is_ending_ = false; });
   if (begun_step_ >= 0) {
     const absl::Status status = EndFolder(JobRunner::Wait::kYes);
     if (RanksAreGone(status)) return status;

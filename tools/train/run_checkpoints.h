@@ -127,7 +127,7 @@ class RunCheckpoints {
   int64_t begun_step_ = -1;    // of the checkpoint that is being written; -1: none
   int64_t last_begun_ns_ = 0;  // when the run or its last checkpoint began
   bool fails_ = false;         // the last attempt on the way
-  bool is_ending_ = false;     // no step follows
+  bool is_ending_ = false;     // the last checkpoint is written, and no step waits for it
   // Not yet reported by TakeCosts.
   int64_t cost_step_ = -1;  // of the checkpoint
   double stall_seconds_ = 0;

@@ -16,17 +16,22 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/clock.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/safetensors.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/forwarding_runner_testing.h"
 #include "tools/train/job_data.h"
+#include "tools/train/prepare_training.h"
+#include "tools/train/progress.h"
 #include "tools/train/state_copy.h"
 #include "tools/train/trainer.h"
 #include "tools/train/write_pace.h"
@@ -398,6 +403,49 @@ class LosingRunner final : public ForwardingRunner {
  private:
   int left_;
 };
+
+// Loses its ranks while the run waits for its first checkpoint. Each checkpoint takes a second to
+// begin.
+class LateLossRunner final : public ForwardingRunner {
+ public:
+  LateLossRunner(std::unique_ptr<JobRunner> runner, ManualClock* clock)
+      : ForwardingRunner(std::move(runner)), clock_(clock) {}
+  absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
+    clock_->AdvanceTo(clock_->NowNs() + 1'000'000'000);
+    return ForwardingRunner::BeginCheckpoint(order);
+  }
+  absl::StatusOr<std::optional<CheckpointWritten>> EndCheckpoint(Wait /*wait*/) override {
+    auto ended = ForwardingRunner::EndCheckpoint(Wait::kYes);
+    if (!std::exchange(has_lost_, true)) return absl::UnavailableError("a rank is lost");
+    return ended;
+  }
+
+ private:
+  ManualClock* const clock_;
+  bool has_lost_ = false;
+};
+
+TEST_F(RunCheckpointsTest, StepsThatALossAtTheEndRepeatsWaitForTheirCheckpointsAgain) {
+  const proto::Job job = SmallJob();
+  const PreparedTraining prepared = PrepareTraining(job, options_, {}).value();
+  RunnerOptions runner_options;
+  runner_options.threads_per_device = 1;
+  runner_options.prepared = &prepared;
+  ManualClock clock;
+  LateLossRunner runner(LocalRunner::Open(job, runner_options).value(), &clock);
+  RunFolder folder(options_.checkpoint);
+  Progress progress("tokens", &clock, &console_, nullptr);
+  RunCheckpoints checkpoints(job, options_, &folder, &clock, &progress);
+  ASSERT_TRUE(checkpoints.Claim().ok());
+  checkpoints.Open(&runner, prepared);
+  std::vector<absl::Status> problems;
+  EXPECT_TRUE(RanksAreGone(checkpoints.WriteLast(kSteps, &problems)));
+  EXPECT_EQ(checkpoints.totals().stall_seconds, 0) << "no step waits at the end";
+  EXPECT_TRUE(checkpoints.WriteOnTheWay(kSteps - 2).ok());
+  EXPECT_EQ(checkpoints.totals().stall_seconds, 1);
+  checkpoints.Await();
+  EXPECT_EQ(checkpoints.totals().written, 1);
+}
 
 // A run of two attempts. The first one loses its ranks after the checkpoints of steps 2 and 4.
 class RunOfTwoAttemptsTest : public RunCheckpointsTest {
