@@ -306,16 +306,14 @@ absl::Status TryFolder(const std::string& directory) {
   return CannotWrite(directory, is_there ? "cannot make files in this folder" : kCannotMake, error);
 }
 
-absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const std::string& directory,
-                                                               Absent absent) {
+absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const std::string& directory) {
   FileSystem* const files = MachineFiles();
   for (int attempt = 1;; ++attempt) {
-    int error = absent == Absent::kMake ? files->MakeFolder(directory) : EEXIST;
+    int error = files->MakeFolder(directory);
     const bool is_made = error == 0;
     if (!is_made && error != EEXIST) return CannotWrite(directory, kCannotMake, error);
     std::unique_ptr<OpenedFile> folder;
     error = files->Open(directory + "/", &folder);
-    if (error == ENOENT && absent == Absent::kLeave) return nullptr;
     if (error != 0) return CannotWrite(directory, "cannot open the folder", error);
     // Somebody may have renamed the folder before it was locked.
     if (folder->TryLock(OpenedFile::Lock::kExclusive) != EWOULDBLOCK &&

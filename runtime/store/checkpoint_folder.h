@@ -98,13 +98,10 @@ absl::Status TryFolder(const std::string& directory);
 // the process in any case. On a file system without locks, any number of runs have the right.
 class FolderClaim {
  public:
-  enum class Absent : uint8_t { kLeave, kMake };
-  // Returns the right for `directory`. If there is no such folder, makes the folder, or returns
-  // null. A folder that was made goes away with the object if nothing is in it then.
-  // kInvalidArgument (W0741): another run has the right. CannotWrite if the folder cannot be
-  // made or opened.
-  static absl::StatusOr<std::unique_ptr<FolderClaim>> Take(const std::string& directory,
-                                                           Absent absent);
+  // Returns the right for `directory`, and makes the folder where there is none. A folder that was
+  // made goes away with the object if nothing is in it then. kInvalidArgument (W0741): another run
+  // has the right. CannotWrite if the folder cannot be made or opened.
+  static absl::StatusOr<std::unique_ptr<FolderClaim>> Take(const std::string& directory);
   // Returns kInvalidArgument (W0741) if another run has the right for `directory`, and takes none.
   static absl::Status Check(const std::string& directory);
   // Returns whether `status` says that another run has the right (W0741).

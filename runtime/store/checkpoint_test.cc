@@ -269,40 +269,37 @@ TEST(RetentionTest, ARemovedCheckpointIsGone) {
 TEST(FolderClaimTest, OneRunAtATimeHasTheRightToAFolder) {
   const TemporaryFolder folder;
   const std::string path = folder.PathFor("c");
-  EXPECT_EQ(FolderClaim::Take(path, FolderClaim::Absent::kLeave).value(), nullptr);
-  EXPECT_FALSE(std::filesystem::exists(path));
-  std::unique_ptr<FolderClaim> first = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
+  std::unique_ptr<FolderClaim> first = FolderClaim::Take(path).value();
   ASSERT_NE(first, nullptr);
-  for (const auto absent : {FolderClaim::Absent::kLeave, FolderClaim::Absent::kMake})
-    EXPECT_THAT(FolderClaim::Take(path, absent).status().message(), HasSubstr("W0741"));
+  EXPECT_THAT(FolderClaim::Take(path).status().message(), HasSubstr("W0741"));
   EXPECT_THAT(FolderClaim::Check(path).message(), HasSubstr("W0741"));
   std::ofstream(path + "/latest") << "";
   first.reset();
   EXPECT_TRUE(FolderClaim::Check(path).ok());
-  EXPECT_NE(FolderClaim::Take(path, FolderClaim::Absent::kLeave).value(), nullptr);
+  EXPECT_NE(FolderClaim::Take(path).value(), nullptr);
 }
 
 TEST(FolderClaimTest, TheRightIsForTheFolderAndNotForItsName) {
   const TemporaryFolder folder;
   const std::string path = folder.PathFor("c");
-  const auto first = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
+  const auto first = FolderClaim::Take(path).value();
   EXPECT_TRUE(first->IsInPlace());
   fs::rename(path, folder.PathFor("moved"));
   EXPECT_FALSE(first->IsInPlace());
   EXPECT_EQ(fs::canonical(first->PresentPath()), fs::canonical(folder.PathFor("moved")));
-  const auto second = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
+  const auto second = FolderClaim::Take(path).value();
   EXPECT_TRUE(second->IsInPlace());
   EXPECT_FALSE(first->IsInPlace());
-  const absl::Status refused = FolderClaim::Take(path, FolderClaim::Absent::kMake).status();
+  const absl::Status refused = FolderClaim::Take(path).status();
   EXPECT_TRUE(FolderClaim::IsOfAnotherRun(refused)) << refused;
-  EXPECT_FALSE(FolderClaim::IsOfAnotherRun(
-      FolderClaim::Take(folder.PathFor("no/folder"), FolderClaim::Absent::kMake).status()));
+  EXPECT_FALSE(
+      FolderClaim::IsOfAnotherRun(FolderClaim::Take(folder.PathFor("no/folder")).status()));
 }
 
 TEST(FolderClaimTest, ThePresentPathIsTheGivenOneUntilTheFolderIsRenamedAndNoneOnceItIsRemoved) {
   const TemporaryFolder folder;
   const std::string path = folder.PathFor("c"), moved = folder.PathFor("moved");
-  const auto claim = FolderClaim::Take(path, FolderClaim::Absent::kMake).value();
+  const auto claim = FolderClaim::Take(path).value();
   EXPECT_EQ(claim->PresentPath(), path);
   fs::rename(path, moved);
   fs::create_directory(path);
@@ -316,12 +313,12 @@ TEST(FolderClaimTest, AFolderThatWasMadeForNothingGoesAway) {
   const std::string made = folder.PathFor("made"), found = folder.PathFor("found");
   fs::create_directory(found);
   for (const std::string& path : {made, found}) {
-    ASSERT_NE(FolderClaim::Take(path, FolderClaim::Absent::kMake).value(), nullptr);
+    ASSERT_NE(FolderClaim::Take(path).value(), nullptr);
     EXPECT_EQ(fs::exists(path), path == found) << path;
   }
-  auto first = FolderClaim::Take(made, FolderClaim::Absent::kMake).value();
+  auto first = FolderClaim::Take(made).value();
   fs::rename(made, folder.PathFor("moved"));
-  const auto second = FolderClaim::Take(made, FolderClaim::Absent::kMake).value();
+  const auto second = FolderClaim::Take(made).value();
   first.reset();
   EXPECT_TRUE(fs::exists(made));
 }

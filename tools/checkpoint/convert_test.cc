@@ -109,7 +109,7 @@ TEST_F(ConvertTest, ACheckpointOfTheSameStepIsReplacedOnlyOnDemand) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("W0724"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("step-000000012"));
   EXPECT_TRUE(WriteFolder(copy, opened.facts, tensors, Existing::kReplace).ok());
-  const auto claim = store::FolderClaim::Take(copy, store::FolderClaim::Absent::kLeave).value();
+  const auto claim = store::FolderClaim::Take(copy).value();
   EXPECT_THAT(
       std::string(WriteFolder(copy, opened.facts, tensors, Existing::kReplace).status().message()),
       HasSubstr("W0741"));
@@ -289,7 +289,7 @@ TEST_F(ConvertTest, TheListTellsFilesOfAnotherSizeAndWhatIsLeftOver) {
   EXPECT_THAT(text, HasSubstr("found 100 bytes"));
   EXPECT_THAT(text, HasSubstr("left over"));
   EXPECT_THAT(text, HasSubstr("no index"));
-  const auto claim = store::FolderClaim::Take(run(), store::FolderClaim::Absent::kLeave).value();
+  const auto claim = store::FolderClaim::Take(run()).value();
   EXPECT_THAT(ListText(run()).value(), HasSubstr("being written"));
   std::filesystem::remove(run() + "/step-000000012/rank-00000.safetensors");
   EXPECT_THAT(ListText(run()).value(), HasSubstr("incomplete"));

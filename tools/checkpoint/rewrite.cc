@@ -196,7 +196,7 @@ absl::StatusOr<std::string> WriteFolder(const std::string& directory,
                                         const std::map<std::string, NewTensor>& tensors,
                                         Existing existing) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::FolderClaim> claim,
-                        store::FolderClaim::Take(directory, store::FolderClaim::Absent::kMake));
+                        store::FolderClaim::Take(directory));
   WEIR_RETURN_IF_ERROR(CheckPlace(directory, facts.step, existing));
   WEIR_ASSIGN_OR_RETURN(
       const std::unique_ptr<store::PendingCheckpoint> pending,

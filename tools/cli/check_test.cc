@@ -226,8 +226,7 @@ TEST_F(CheckTest, WhatReadsNoCheckpointIsRefusedBeforeTheCheckpointToResumeIsSou
   const std::string images = ImageJob(), empty = folder.PathFor("empty");
   std::filesystem::create_directory(empty);
   const std::string weights = folder.Write("w.safetensors", "");
-  const auto other =
-      store::FolderClaim::Take(folder.PathFor("busy"), store::FolderClaim::Absent::kMake).value();
+  const auto other = store::FolderClaim::Take(folder.PathFor("busy")).value();
   for (const std::string verb : {"check", "train"}) {
     SCOPED_TRACE(verb);
     EXPECT_THAT(Weir({verb, images, "--resume", empty}).err, HasSubstr("W0711"));

@@ -375,7 +375,7 @@ TEST_F(RunCheckpointsTest, ARunWhoseFolderAnotherRunHasMadeAnewWritesNothingTher
   options_.runner = ActAfterCheckpoints([&](int written) {
     ASSERT_EQ(written, 1);
     std::filesystem::rename(Path("c"), Path("moved"));
-    other = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
+    other = store::FolderClaim::Take(Path("c")).value();
   });
   const absl::Status refused = Train(SmallJob(), options_).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("W0741"));
@@ -499,7 +499,7 @@ TEST_F(RunOfTwoAttemptsTest, ACheckpointThatSomebodyRemovesCostsItsStepsOnly) {
 
 TEST_F(RunOfTwoAttemptsTest, ASecondAttemptGoesOnThoughItsFolderIsRefusedByThen) {
   std::filesystem::rename(Path("c"), Path("moved"));
-  const auto other = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
+  const auto other = store::FolderClaim::Take(Path("c")).value();
   options_.resume = run_.GoBackToWhole().path;
   EXPECT_THAT(std::string(Train(SmallJob(), options_).status().message()), HasSubstr("W0741"));
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 6: W0741"));
@@ -508,7 +508,7 @@ TEST_F(RunOfTwoAttemptsTest, ASecondAttemptGoesOnThoughItsFolderIsRefusedByThen)
 
 TEST_F(RunCheckpointsTest, ACheckOfTheFolderSeesTheRunThatWritesThere) {
   EXPECT_TRUE(CheckPlaceOfCheckpoints(options_.checkpoint).ok());
-  const auto claim = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
+  const auto claim = store::FolderClaim::Take(Path("c")).value();
   EXPECT_THAT(std::string(CheckPlaceOfCheckpoints(options_.checkpoint).message()),
               HasSubstr("W0741"));
   EXPECT_TRUE(CheckPlaceOfCheckpoints(Path("file")).ok());

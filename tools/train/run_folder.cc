@@ -57,8 +57,7 @@ absl::Status RunFolder::Claim() {
     claim_ = std::move(renamed_);
     return absl::OkStatus();
   }
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::FolderClaim> claim,
-                        store::FolderClaim::Take(path_, store::FolderClaim::Absent::kMake));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::FolderClaim> claim, store::FolderClaim::Take(path_));
   WEIR_RETURN_IF_ERROR(store::TryFolder(path_));
   claim_ = std::move(claim);
   return absl::OkStatus();
