@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "tools/train/run_so_far.h"
 
 namespace weir::train {
 namespace {
@@ -28,8 +29,8 @@ std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
   const bool adapts = scale != metrics.end();
   const bool overflows = adapts && norm_is_bad && !loss_is_bad && scale->second >= kLossScaleLeast;
   const bool skips = norm_is_bad && (adapts || on_nonfinite_ == OnNonfinite::kSkip);
-  if (skips) ++num_skipped_;
-  if (adapts) (*report)["skipped_updates"] = static_cast<double>(num_skipped_);
+  if (skips) run_->NoteSkipped(step);
+  if (adapts) (*report)["skipped_updates"] = static_cast<double>(run_->num_skipped());
   if (overflows) return LineOfOverflow(step, scale->second);
   if (!loss_is_bad && !norm_is_bad) return "";
   NonfiniteStep bad{step, loss_is_bad, ""};
@@ -52,22 +53,25 @@ std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
 }
 
 std::string NonfiniteSteps::Summary() const {
-  if (num_skipped_ == 0) return "";
-  return absl::StrCat(num_skipped_, num_skipped_ == 1 ? " update was" : " updates were",
+  const int64_t skipped = run_->num_skipped();
+  if (skipped == 0) return "";
+  return absl::StrCat(skipped, skipped == 1 ? " update was" : " updates were",
                       " left out, since gradients were not finite");
 }
 
 std::string NonfiniteSteps::LineOfOverflow(int64_t step, double scale) const {
-  if (!IsTold(num_skipped_)) return "";
+  const int64_t skipped = run_->num_skipped();
+  if (!IsTold(skipped)) return "";
   return absl::StrCat("step ", step + 1, ": gradients overflow with a loss scale of ", scale,
-                      ": a smaller one follows, and the update is left out (", num_skipped_,
-                      num_skipped_ == 1 ? " so far)" : " so far; not each is told)");
+                      ": a smaller one follows, and the update is left out (", skipped,
+                      skipped == 1 ? " so far)" : " so far; not each is told)");
 }
 
-std::string NonfiniteSteps::LineOfSkip(const NonfiniteStep& bad) {
-  if (!IsTold(num_skipped_)) return "";
+std::string NonfiniteSteps::LineOfSkip(const NonfiniteStep& bad) const {
+  const int64_t skipped = run_->num_skipped();
+  if (!IsTold(skipped)) return "";
   return absl::StrCat("WARNING: step ", bad.step + 1, ": ", bad.found, "; its update is left out (",
-                      num_skipped_, num_skipped_ == 1 ? " so far)" : " so far; not each is told)");
+                      skipped, skipped == 1 ? " so far)" : " so far; not each is told)");
 }
 
 }  // namespace weir::train

@@ -26,14 +26,17 @@ struct NonfiniteStep {
   std::string found;         // "loss nan, gradient norm inf"
 };
 
+class RunSoFar;  // run_so_far.h
+
 class NonfiniteSteps {
  public:
-  // `loss` is the name of the loss among the metrics.
-  NonfiniteSteps(OnNonfinite on_nonfinite, const std::string& loss)
-      : on_nonfinite_(on_nonfinite), loss_(loss) {}
+  // `loss` is the name of the loss among the metrics. `run` counts the updates that are left out,
+  // over all starts of the run, and must outlive this object.
+  NonfiniteSteps(OnNonfinite on_nonfinite, const std::string& loss, RunSoFar* run)
+      : on_nonfinite_(on_nonfinite), loss_(loss), run_(run) {}
 
-  // Returns a line for people, or nothing. Beside a loss scale, adds the updates left out so far to
-  // the report as "skipped_updates".
+  // Returns a line for people, or nothing. Beside a loss scale, adds the updates that the run has
+  // left out so far to the report as "skipped_updates".
   std::string Look(int64_t step, StepMetrics* report);
 
   // The first step whose loss or norm is not finite.
@@ -41,20 +44,19 @@ class NonfiniteSteps {
   // The first step whose norm is not finite, without a loss scale that adapts. Under kStop no
   // weight has changed since before that step.
   std::optional<int64_t> first_bad_norm() const { return first_bad_norm_; }
-  // Updates that are left out, under kSkip or with a loss scale that adapts.
-  int64_t num_skipped() const { return num_skipped_; }
-  // Returns a line for the end of the run on the updates that were left out; empty if none was.
+  // Returns a line for the end of the run on the updates that were left out, under kSkip or with a
+  // loss scale that adapts; empty if none was.
   std::string Summary() const;
 
  private:
   std::string LineOfOverflow(int64_t step, double scale) const;
-  std::string LineOfSkip(const NonfiniteStep& bad);
+  std::string LineOfSkip(const NonfiniteStep& bad) const;
 
   const OnNonfinite on_nonfinite_;
   const std::string loss_;
+  RunSoFar* const run_;
   std::optional<NonfiniteStep> first_;
   std::optional<int64_t> first_bad_norm_;
-  int64_t num_skipped_ = 0;
   bool warned_ = false;
 };
 

@@ -8,7 +8,8 @@
 namespace weir::train {
 namespace {
 
-constexpr size_t kLossesMax = 4096;  // that are kept for the steps that a run goes back
+// Of losses, and of steps without update, that are kept for the steps that a run goes back.
+constexpr size_t kStepsKeptMax = 4096;
 
 CheckpointTotals Sum(const CheckpointTotals& a, const CheckpointTotals& b) {
   CheckpointTotals sum;
@@ -34,10 +35,20 @@ void RunSoFar::NoteLoss(int64_t step, double loss) {
   if (began_at_ == step) first_loss_ = loss;
   most_steps_ = std::max(most_steps_, step + 1);
   losses_[step] = loss;
-  if (losses_.size() > kLossesMax) losses_.erase(losses_.begin());
+  if (losses_.size() > kStepsKeptMax) losses_.erase(losses_.begin());
 }
 
-void RunSoFar::GoBackTo(int64_t steps) { losses_.erase(losses_.lower_bound(steps), losses_.end()); }
+void RunSoFar::NoteSkipped(int64_t step) {
+  skipped_.insert(step);
+  if (skipped_.size() <= kStepsKeptMax) return;
+  skipped_.erase(skipped_.begin());
+  ++old_skipped_;
+}
+
+void RunSoFar::GoBackTo(int64_t steps) {
+  losses_.erase(losses_.lower_bound(steps), losses_.end());
+  skipped_.erase(skipped_.lower_bound(steps), skipped_.end());
+}
 
 void RunSoFar::Note(const TrainResult& start) { start_ = start; }
 

@@ -2,7 +2,7 @@
 // tells of it. A run whose processes fail may start them again: from its last checkpoint, or from
 // where the run began.
 //
-//   { Begin -> { NoteLoss | GoBackTo | Note }* }*    Begin once in each start
+//   { Begin -> { NoteLoss | NoteSkipped | GoBackTo | Note }* }*    Begin once in each start
 //
 // A step that is lost and done again counts once. Its time counts as often as the step was done.
 // Thread rule: one thread.
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "tools/train/trainer.h"
@@ -23,7 +24,9 @@ class RunSoFar {
   void Begin(int64_t steps);
   // The loss of step `step`, counted from 0, is known.
   void NoteLoss(int64_t step, double loss);
-  // The run goes back, and `steps` steps are done: the losses of later steps do not count.
+  // The update after step `step`, counted from 0, is left out.
+  void NoteSkipped(int64_t step);
+  // The run goes back, and `steps` steps are done: what is noted of later steps does not count.
   void GoBackTo(int64_t steps);
   // The start has come to `start` so far, which has the steps and the time of this start alone.
   // Replaces what was noted of the same start.
@@ -34,6 +37,8 @@ class RunSoFar {
   int64_t StepsAt(int64_t steps_done) const;
   // Returns the loss of the last step that is done; nullopt: none is, or its loss is forgotten.
   std::optional<double> last_loss() const;
+  // Returns how many updates the run has left out. An update that is lost is none of them.
+  int64_t num_skipped() const { return old_skipped_ + static_cast<int64_t>(skipped_.size()); }
   // Returns what the run has come to: the facts of the last start, and the steps, the time and the
   // checkpoints of all starts.
   TrainResult Whole() const;
@@ -47,6 +52,8 @@ class RunSoFar {
   TrainResult start_;                // of the last start
   std::optional<double> first_loss_;
   std::map<int64_t, double> losses_;  // of the last steps
+  std::set<int64_t> skipped_;         // the last steps whose updates were left out
+  int64_t old_skipped_ = 0;           // of the steps before those
 };
 
 }  // namespace weir::train

@@ -64,7 +64,7 @@ class Trainer {
         progress_(items_.name, &clock_, options.console, options.live),
         schedule_(compiler::LearningRatesOf(job.training())),
         updates_(compiler::UpdateRateOf(job.training())),
-        nonfinite_(options.on_nonfinite, LossName(job)),
+        nonfinite_(options.on_nonfinite, LossName(job), &run_),
         own_folder_(options.checkpoint),
         checkpoints_(job_, options_, options.folder != nullptr ? options.folder : &own_folder_,
                      &clock_, &progress_),
