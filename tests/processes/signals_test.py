@@ -37,6 +37,7 @@ class Signals(weir_jobs.JobCase):
                 self.assertEqual(ended.code, INTERRUPTED, ended.err)
                 steps = self.place.metrics("metrics.jsonl")[-1]["step"]
                 self.assertIn(f"interrupted after step {steps} of {MANY_STEPS}", ended.err)
+                self.assertNotIn("to go on from", ended.err, "the run has no checkpoint")
                 self.expect_nothing_left()
                 self.place.train("--mesh", "dp=2,tp=2", "--steps", str(steps), "--save", "one.st")
                 self.assertTrue(self.place.bytes_of("many.st") == self.place.bytes_of("one.st"))
@@ -59,6 +60,8 @@ class Signals(weir_jobs.JobCase):
                 job.starter.send_signal(signal.SIGINT)
                 ended = job.wait()
                 self.assertEqual(ended.code, INTERRUPTED, ended.err)
+                self.assertRegex(ended.err.splitlines()[-1], r"^to go on from the last checkpoint: \S+ train "
+                                                             r"job\.textproto .* --resume asked\.ck$")
                 self.assertEqual(step % every, 0)
                 last = int(re.search(r"interrupted after step (\d+)", ended.err)[1])
                 self.assertGreater(last, step)

@@ -615,8 +615,10 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     context->exit_code = failures.is_ended_by_signal ? launch::kExitInterrupted : report.exit_code;
     return absl::OkStatus();
   }
-  // The error says why the run ends. A run that has not begun has nothing to go on from.
+  // A run that has not begun has nothing to go on from. A signal may come while the processes start
+  // again, and then the run has begun from the checkpoint with which they start.
   const bool has_begun = run->folder->Last().has_value() || failures.restarts > 0;
+  // The error says why the run ends.
   if (!trained.ok() && has_begun) SayHowToGoOn(*context, arguments, run);
   WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
   *context->out << absl::StrFormat("%d steps", result.steps_done);
@@ -633,8 +635,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   *context->out << FailuresText(failures, growths);
   *context->out << "\n";
   if (!result.interrupted) return absl::OkStatus();
-  // A signal may come while the processes start again, and then no later checkpoint is written.
-  if (failures.restarts > 0) SayHowToGoOn(*context, arguments, run);
+  if (has_begun) SayHowToGoOn(*context, arguments, run);
   context->exit_code = launch::kExitInterrupted;
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Says how a run goes on after it has lost processes: with which command it is taken up again, and
-// when its mesh grows again.
+// Says how a run goes on after it has lost processes or was interrupted: with which command it is
+// taken up again, and when its mesh grows again.
 // Thread rule: pure functions.
 #pragma once
 
