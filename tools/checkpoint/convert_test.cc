@@ -280,6 +280,19 @@ TEST_F(ConvertTest, TheListNamesTheLatestAndWhatIsDamaged) {
   EXPECT_TRUE(absl::IsNotFound(ListText(folder_.PathFor("none")).status()));
 }
 
+TEST_F(ConvertTest, TheErrorForAFolderWithoutCheckpointsNamesWhatIsThere) {
+  const std::string other = folder_.PathFor("other");
+  std::filesystem::create_directories(other + "/step-000000006");
+  std::filesystem::create_directory(other + "/step-000000024.partial-0123456789abcdef");
+  const std::string text(ListText(other).status().message());
+  EXPECT_THAT(text, HasSubstr("W0711"));
+  EXPECT_THAT(text, HasSubstr("none that is committed, beside step-000000006 (no index), "
+                              "step-000000024.partial-0123456789abcdef (left over)"));
+  for (int step = 10; step < 20; ++step)
+    std::filesystem::create_directory(other + "/" + store::StepFolderName(step));
+  EXPECT_THAT(std::string(ListText(other).status().message()), HasSubstr(" and 4 more"));
+}
+
 TEST_F(ConvertTest, TheListTellsFilesOfAnotherSizeAndWhatIsLeftOver) {
   std::filesystem::resize_file(run() + "/step-000000012/rank-00000.safetensors", 100);
   std::filesystem::create_directory(run() + "/step-000000024.partial-0123456789abcdef");

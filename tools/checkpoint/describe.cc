@@ -102,6 +102,24 @@ std::string LeftoverText(store::Leftover::Kind kind, bool is_in_use) {
   return "?";
 }
 
+// Returns what is in a folder without committed checkpoints, for people.
+std::string NoneText(const std::string& directory) {
+  constexpr size_t kNamesMax = 8;
+  const bool is_in_use = !store::FolderClaim::Check(directory).ok();
+  const std::vector<store::Leftover> leftovers = store::LeftoversIn(directory);
+  std::vector<std::string> names;
+  for (const store::Leftover& leftover : leftovers) {
+    if (names.size() < kNamesMax)
+      names.push_back(
+          absl::StrCat(leftover.name, " (", LeftoverText(leftover.kind, is_in_use), ")"));
+  }
+  if (leftovers.empty()) return "none";
+  return absl::StrCat("none that is committed, beside ", absl::StrJoin(names, ", "),
+                      leftovers.size() > kNamesMax
+                          ? absl::StrCat(" and ", leftovers.size() - kNamesMax, " more")
+                          : "");
+}
+
 // Adds what no run of the folder needs any more. Returns a sentence about it, or "".
 std::string ListLeftovers(const std::string& directory, Table* table) {
   const bool is_in_use = !store::FolderClaim::Check(directory).ok();
@@ -145,7 +163,7 @@ absl::StatusOr<std::string> ListText(const std::string& directory) {
                     absl::StrCat("weir checkpoint show ", directory)});
   }
   if (steps.empty()) {
-    return Missing({"W0711", directory, "a folder with committed checkpoints", "none",
+    return Missing({"W0711", directory, "a folder with committed checkpoints", NoneText(directory),
                     "the folder that a run was given as --checkpoint"});
   }
   const absl::StatusOr<std::optional<int64_t>> latest = store::ReadLatest(directory);

@@ -13,7 +13,8 @@ namespace weir::checkpoint {
 
 // Returns a row for each checkpoint of the folder, and what is wrong with those that cannot be
 // opened, or whose files lack or have another size. Values are not read, and the text says so.
-// kNotFound (W0711): the folder has none.
+// kNotFound (W0711): the folder has none; the error names the steps without an index, and what is
+// left over.
 absl::StatusOr<std::string> ListText(const std::string& directory);
 
 // What is in the folder of a run besides committed checkpoints.
