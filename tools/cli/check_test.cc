@@ -185,6 +185,10 @@ class CheckTest : public ::testing::Test {
         {"weights in /proc", {images, "--save", "/proc/x"}, 66, "W0046"},
         {"a checkpoint in /proc", {images, "--checkpoint", "/proc/x"}, 66, "W0046"},
         {"a trace in /proc", {images, "--trace", "/proc/x"}, 66, "W0075"},
+        {"no folder for --tensorboard", {images, "--tensorboard", "/no/such/tb"}, 66, "W0075"},
+        {"a file as --tensorboard", {images, "--tensorboard", images}, 66, "W0075"},
+        {"events in /proc", {images, "--tensorboard", "/proc/x/"}, 66, "W0075"},
+        {"events in a folder that takes no files", {images, "--tensorboard", "/proc"}, 66, "W0075"},
         {"no folder for --trace", {images, "--trace", "/no/such/folder/t.pftrace"}, 66, "W0075"},
         {"a folder as --save", {images, "--save", ::testing::TempDir()}, 66, "W0046"},
     };

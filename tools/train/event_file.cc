@@ -18,6 +18,7 @@
 #include "proto/event_file.pb.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
+#include "runtime/store/pending_file.h"
 
 namespace weir::train {
 namespace {
@@ -77,13 +78,13 @@ EventFile::~EventFile() {
 
 absl::Status EventFile::CheckFolder(const std::string& folder) {
   struct stat info;
-  int error = 0;
-  if (::stat(folder.c_str(), &info) == 0) {
-    if (!S_ISDIR(info.st_mode)) error = ENOTDIR;
-    if (error == 0 && ::access(folder.c_str(), W_OK | X_OK) != 0) error = errno;
-  } else {
-    const std::string above = std::filesystem::path(folder + "/..").lexically_normal().string();
-    if (::access(above.c_str(), W_OK | X_OK) != 0) error = errno;
+  const bool is_there = ::stat(folder.c_str(), &info) == 0;
+  int error = ENOTDIR;
+  if (is_there && S_ISDIR(info.st_mode)) {
+    error = store::PendingFile::Try(folder + "/" + kPrefix);
+  } else if (!is_there) {
+    // Where a file can be made, a folder can be made.
+    error = store::PendingFile::Try((std::filesystem::path(folder) / "").parent_path().string());
   }
   if (error == 0) return absl::OkStatus();
   return Missing({"W0075", "--tensorboard " + folder, "a folder in which files can be made",

@@ -30,8 +30,8 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  // kNotFound (W0075): `folder` is no folder that can be written, and none can be made. Changes
-  // nothing.
+  // Tries to make a file in `folder`, or in its place if there is none, and leaves nothing behind.
+  // kNotFound (W0075): no file can be made in the folder, or the folder cannot be made.
   static absl::Status CheckFolder(const std::string& folder);
 
   // Writes the values of a step at `wall_seconds` since 1970. Names are those of the metrics file;
