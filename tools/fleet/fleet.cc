@@ -138,6 +138,7 @@ absl::Status Fleet::StartWorkers() {
     }
     launch::SupervisorOptions options;
     options.log_directory = log_directory_;
+    if (options_.epoch > 1) options.logs = launch::Logs::kIfPossible;
     options.ranks_shown = options_.ranks_shown;
     options.grace_ms = options_.grace_ms;
     options.console = &worker_lines_;

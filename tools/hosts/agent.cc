@@ -248,6 +248,7 @@ class Agent {
       launches.push_back(LaunchOf(process));
     launch::SupervisorOptions options;
     options.log_directory = order.log_directory();
+    if (order.logs_if_possible()) options.logs = launch::Logs::kIfPossible;
     for (const int32_t rank : order.rank_shown()) options.ranks_shown.emplace_back(rank);
     options.reap_ms = order.reap_ms();
     options.console = &console_;

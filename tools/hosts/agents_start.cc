@@ -88,6 +88,7 @@ absl::Status AgentsSupervisor::NoWorkersOf(HostId host) {
 proto::StartOrder AgentsSupervisor::EmptyStart() const {
   proto::StartOrder start;
   start.set_log_directory(options_.workers.log_directory);
+  start.set_logs_if_possible(options_.workers.logs == launch::Logs::kIfPossible);
   for (const RankId rank : options_.workers.ranks_shown) start.add_rank_shown(rank.value());
   start.set_reap_ms(options_.workers.reap_ms);
   start.set_program(options_.program);
@@ -169,6 +170,7 @@ absl::Status AgentsSupervisor::PrepareStart(HostId host) {
   if (!agent.has_started && agent.lost.empty()) {
     proto::AgentOrder order;
     *order.mutable_start() = EmptyStart();
+    order.mutable_start()->set_logs_if_possible(true);  // as of any later start
     SendTo(&agent, order);
     ServeUntil(kStartOneMs, Listen::kToAgentsOnly,
                [&agent] { return agent.has_started || !agent.lost.empty(); });

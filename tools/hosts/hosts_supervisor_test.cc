@@ -383,7 +383,8 @@ TEST_F(HostsSupervisorTest, AWorkerStartsAgainOnItsHostAndOnOthers) {
   EXPECT_THAT(std::string(lost.message()), StartsWith("W0874 at host 'b'"));
 }
 
-TEST_F(HostsSupervisorTest, ALostHostThatIsReachedAgainTakesWorkers) {
+TEST_F(HostsSupervisorTest, ALostHostThatIsReachedAgainTakesWorkersAlsoWithoutLogs) {
+  options_.log_directory = folder_.PathFor("logs");
   ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
   Start({"wait", "wait"});
   WaitForText("[rank 1] ready");
@@ -399,6 +400,8 @@ TEST_F(HostsSupervisorTest, ALostHostThatIsReachedAgainTakesWorkers) {
     EXPECT_NE(supervisor_->LostText(HostId(1)), "") << "its agent has not spoken yet";
     while (!supervisor_->LostText(HostId(1)).empty()) ASSERT_TRUE(supervisor_->Wait(10).ok());
     EXPECT_NE(supervisor_->facts()[HostId(1)].agent_pid, agent);
+    std::filesystem::remove_all(options_.log_directory);
+    if (time == 1) std::ofstream(options_.log_directory) << "a file in the place of the folder";
     ASSERT_TRUE(supervisor_->StartAgain(WorkerId(1)).ok());
     EXPECT_TRUE(supervisor_->Tell(WorkerId(1), "hello").ok());
     EXPECT_EQ(supervisor_->num_running(), 2);

@@ -59,9 +59,6 @@ bool IsShown(const std::vector<RankId>& ranks, const std::vector<RankId>& shown)
 
 enum class Listen { kToCaller, kToWorkersOnly };
 enum class Served { kSomething, kWoken };
-// Whether a worker may start without a log. The job goes on after a failure even if somebody has
-// made its logs impossible meanwhile.
-enum class Logs { kNeeded, kIfPossible };
 
 class LocalSupervisor final : public Supervisor {
  public:
@@ -143,13 +140,13 @@ class LocalSupervisor final : public Supervisor {
 };
 
 absl::Status LocalSupervisor::StartWorkers(const IdVector<WorkerId, WorkerLaunch>& commands) {
-  WEIR_RETURN_IF_ERROR(MakeDirectories(options_.log_directory));
+  if (options_.logs == Logs::kNeeded) WEIR_RETURN_IF_ERROR(MakeDirectories(options_.log_directory));
   std::set<std::string> names;
   for (const WorkerLaunch& command : commands) {
     const std::string name = LogFileName(command.label);
     if (!names.insert(name).second)
       return absl::InternalError(absl::StrCat("two workers log to ", name));
-    WEIR_RETURN_IF_ERROR(StartNext(command, Logs::kNeeded).status());
+    WEIR_RETURN_IF_ERROR(StartNext(command, options_.logs).status());
   }
   return absl::OkStatus();
 }

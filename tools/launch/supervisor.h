@@ -76,8 +76,13 @@ void KeepExits();
 std::string SignalText(int signal);            // "SIGKILL (9)"
 std::string ExitText(const WorkerExit& exit);  // "exit code 66", "killed by SIGKILL (9)"
 
+// Whether workers may start without their logs. A job goes on after a failure even if somebody has
+// made its logs impossible meanwhile.
+enum class Logs : uint8_t { kNeeded, kIfPossible };
+
 struct SupervisorOptions {
   std::string log_directory;  // made if absent; one file per worker, "rank-2-3.log", appended to
+  Logs logs = Logs::kNeeded;  // of the workers of Start; later workers have logs if possible
   std::vector<RankId> ranks_shown;  // empty: all
   int64_t grace_ms = 5000;          // between asking a worker to end and killing it
   // The time for a killed worker to be gone. A worker that a disk or driver holds needs longer.
@@ -94,8 +99,8 @@ class Supervisor {
  public:
   // Kills the workers that are left, and waits for them as Stop does.
   virtual ~Supervisor() = default;
-  // kUnavailable (W0092, W0093) if a process or log file cannot be made. Then no worker is left
-  // running.
+  // kUnavailable (W0092, W0093) if a process, or a log file that is needed, cannot be made. Then no
+  // worker is left running.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Start(
       const IdVector<WorkerId, WorkerLaunch>& workers, SupervisorOptions options);
 

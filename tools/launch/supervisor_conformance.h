@@ -136,6 +136,17 @@ TEST_P(SupervisorConformance, OnlyRanksThatAreShownReachTheConsole) {
   EXPECT_EQ(Log(0), "line 0\n");
 }
 
+TEST_P(SupervisorConformance, WorkersWhoseLogsAreNotNeededRunWithoutThem) {
+  options_.log_directory = "/dev/null/logs";
+  options_.logs = Logs::kIfPossible;
+  Start({"lines 1", "lines 1"});
+  for (int i = 0; i < 2; ++i) {
+    const WorkerExit exit = NextExit();
+    EXPECT_EQ(exit.code, 0);
+    EXPECT_THAT(exit.last_lines, ::testing::ElementsAre("line 0"));
+  }
+}
+
 TEST_P(SupervisorConformance, HiddenOutputStillReachesTheFileAndTheLastLines) {
   Start({"lines 2"});
   supervisor_->HideOutput();
