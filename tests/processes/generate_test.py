@@ -36,7 +36,7 @@ class Generate(weir_jobs.JobCase):
                         self.tokens("--max-tokens", str(count), "--mesh", mesh, "--processes", "2"), alone)
         self.assertFalse(os.path.exists(self.place.path("weir-logs")))
 
-    def test_averages_of_a_checkpoint_generate_in_every_process(self):
+    def test_averages_of_a_checkpoint_generate_and_train_in_every_process(self):
         self.place.train("--steps", "3", "--checkpoint", "run/", "--set", "training.average.decay=0.5",
                          "--set", "training.schedule.learning_rate=0.1")
         self.place.run("checkpoint", "export", "run", "--average", "-o", "averaged.safetensors")
@@ -45,6 +45,10 @@ class Generate(weir_jobs.JobCase):
         self.assertEqual(self.tokens(*averages), of_file)
         self.assertEqual(self.tokens(*averages, "--mesh", "tp=2", "--processes", "2"), of_file)
         self.assertNotEqual(self.tokens("--init", "run/", "--max-tokens", "8"), of_file)
+        two = ("--mesh", "tp=2", "--processes", "2", "--steps", "2")
+        self.place.train(*two, "--init", "averaged.safetensors", "--save", "of_file.st")
+        self.place.train(*two, "--init", "run/", "--average", "--save", "of_averages.st")
+        self.assertTrue(self.place.bytes_of("of_averages.st") == self.place.bytes_of("of_file.st"))
 
     def test_a_sequence_ends_with_the_token_ids_of_a_stop(self):
         alone = self.tokens("--max-tokens", "8")

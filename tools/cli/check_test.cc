@@ -397,6 +397,31 @@ TEST_F(CheckTest, ARunGoesOnFromAnExportOfAllStatesAsFromItsFolder) {
   }
 }
 
+TEST_F(CheckTest, ARunStartsFromAveragesAsFromTheirExport) {
+  const std::string job = ImageJob(), run = PathFor("averaged_run"),
+                    exported = PathFor("averaged.safetensors"),
+                    ended = PathFor("averaged_end.safetensors"),
+                    expected = PathFor("averaged_expected.safetensors"),
+                    plain = PathFor("averaged_plain.safetensors");
+  ASSERT_EQ(
+      Weir({"train", job, "--set", "training.average.decay=0.5", "--checkpoint", run + "/"}).code,
+      0);
+  ASSERT_EQ(Weir({"checkpoint", "export", run, "--average", "-o", exported}).code, 0);
+  ASSERT_EQ(Weir({"train", job, "--init", exported, "--save", expected}).code, 0);
+  EXPECT_EQ(Weir({"check", job, "--init", run, "--average"}).code, 0);
+  const Outcome trained = Weir({"train", job, "--init", run, "--average", "--save", ended});
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(Weir({"checkpoint", "diff", ended, expected}).out, StartsWith("equal"));
+  ASSERT_EQ(Weir({"train", job, "--init", run, "--save", plain}).code, 0);
+  EXPECT_THAT(Weir({"checkpoint", "diff", plain, expected}).out, Not(StartsWith("equal")));
+  for (const char* verb : {"check", "train"}) {
+    const Outcome without = Weir({verb, job, "--average"});
+    EXPECT_EQ(without.code, 65);
+    EXPECT_THAT(without.err, HasSubstr("W0074 at --average"));
+    EXPECT_THAT(Weir({verb, job, "--init", exported, "--average"}).err, HasSubstr("W0084"));
+  }
+}
+
 TEST_F(CheckTest, ACheckpointOfAnotherScheduleIsNoticed) {
   const std::string job = ImageJob(), half = PathFor("schedule_half.safetensors");
   EXPECT_EQ(Weir({"train", job, "--set", "training.steps=3", "--checkpoint", half}).code, 0);

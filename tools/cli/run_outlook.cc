@@ -35,6 +35,7 @@ std::string CommandToResume(const TypedCommand& command, const std::string& chec
       has_options = false;
       words.push_back(resume);
     }
+    if (has_options && word == "--average") continue;  // of --init
     if (has_options && NamesStart(word)) {
       ++i;  // its value
     } else if (!has_options || !NamesStart(word.substr(0, word.find('=')))) {

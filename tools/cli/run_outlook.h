@@ -20,8 +20,9 @@ struct TypedCommand {
 };
 
 // Returns the line that names the command which takes up the run from `checkpoint`, for a shell:
-// the one that has started the run, with --resume in the place of its --resume or --init. If that
-// command has read the job from a stream, the line says that the job must be given again.
+// the one that has started the run, with --resume in the place of its --resume, or of its --init
+// and --average. If that command has read the job from a stream, the line says that the job must be
+// given again.
 std::string HowToGoOn(const TypedCommand& command, const std::string& checkpoint);
 
 // Returns a warning about a process that has ended after the last step. `incomplete`: the outputs

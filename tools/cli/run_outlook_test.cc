@@ -28,6 +28,8 @@ TEST(RunOutlookTest, TheCheckpointTakesThePlaceOfTheStartThatTheCommandNames) {
             absl::StrCat(kGoesOn, "weir train job --steps 9 --resume new"));
   EXPECT_EQ(HowToGoOn({"weir", {"train", "--init=old.st", "job", "--resume=old"}, "job"}, "new"),
             absl::StrCat(kGoesOn, "weir train job --resume new"));
+  EXPECT_EQ(HowToGoOn({"weir", {"train", "job", "--average", "--init", "run/"}, "job"}, "new"),
+            absl::StrCat(kGoesOn, "weir train job --resume new"));
 }
 
 TEST(RunOutlookTest, OptionsStayBeforeTheMarkThatEndsThem) {

@@ -215,6 +215,9 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
                    "Start from these weights: safetensors, an index of them, or a folder")
       ->type_name("PATH")
       ->check(IsPath());
+  verb->add_flag("--average", averages,
+                 "With --init: in place of each weight its average, which a run with "
+                 "training.average has");
   verb->add_option(
           "--resume", options.resume,
           "Resume from this checkpoint, on any mesh; of a folder, from the one that `latest` "
@@ -477,6 +480,11 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
   options.job_file = job.path == "-" ? "" : job.path;
   ReadCheckpointEvery(checkpoint_every, &options);
   WEIR_RETURN_IF_ERROR(train::CheckOptions(options));
+  if (averages && options.init.empty()) {
+    return Rejected({"W0074", "--average", "--init, the averages of the weights", "no --init",
+                     "--init run/; a run that --resume takes up has its averages"});
+  }
+  if (averages) options.init_values = weights::Values::kAverages;
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
   }

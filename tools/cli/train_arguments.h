@@ -64,6 +64,7 @@ struct JobToTrain {
 
 struct TrainArguments : PlannedJobArguments {
   train::TrainOptions options;
+  bool averages = false;         // of --init
   int64_t steps = -1;            // below 0: the job's
   int64_t seed = -1;             // below 0: the job's
   std::string checkpoint_every;  // steps, or a time with its unit; empty: neither

@@ -143,6 +143,7 @@ absl::Status FleetRunner::Load(const train::LoadOrder& order) {
     proto::LoadCommand* const load = commands[worker].mutable_load();
     load->set_path(fleet_->PathOn(worker, order.path));
     load->set_everything(Everything(order.set));
+    load->set_averages(order.values == weights::Values::kAverages);
     if (order.map == nullptr) continue;
     *load->mutable_map() = order.map->message();
     if (!order.constants.empty()) load->set_constants(fleet_->PathOn(worker, order.constants));

@@ -9,6 +9,7 @@
 #include "runtime/store/safetensors.h"
 #include "tools/train/run_facts.h"
 #include "tools/train/session_states.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::train {
@@ -16,11 +17,12 @@ namespace {
 
 absl::Status LoadInit(const TrainOptions& options, JobRunner* runner) {
   WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
-                        store::SafetensorsReader::Open(options.init));
+                        weights::OpenValues(options.init, options.init_values));
   WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
                         weights::MapWeights(std::move(file), {"", options.job_file},
                                             WeightTypesOf(runner->facts().states)));
-  return runner->Load({options.init, StateSet::kWeights, mapped.shared_map(), mapped.constants()});
+  return runner->Load({options.init, StateSet::kWeights, mapped.shared_map(), mapped.constants(),
+                       options.init_values});
 }
 
 }  // namespace

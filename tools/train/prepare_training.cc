@@ -262,7 +262,7 @@ class Preparation {
   absl::Status CheckInputs(const std::map<std::string, StateType>& states) {
     if (!options_.init.empty()) {
       WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
-                            OpenSound(options_.init, &prepared_.notes));
+                            OpenSound(options_.init, &prepared_.notes, options_.init_values));
       WEIR_ASSIGN_OR_RETURN(
           const weights::MappedWeights mapped,
           weights::MapWeights(std::move(file), {"", options_.job_file}, WeightTypesOf(states)));

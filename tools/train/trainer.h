@@ -71,6 +71,7 @@ struct TrainOptions {
   std::string init;            // safetensors of weights to start from, under any map that fits
   std::string resume;          // checkpoint to resume
   std::string save;            // where to write the weights at the end
+  weights::Values init_values = weights::Values::kWeights;  // of `init`
   // Where to write weights, optimiser states and the step: one file, or a folder of checkpoints
   // (IsFolderPath in run_folder.h).
   std::string checkpoint;
