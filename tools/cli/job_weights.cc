@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
-#include "runtime/store/weight_index.h"
 #include "tools/job/job_file.h"
 #include "tools/train/job_session.h"
 #include "tools/weights/adapter_names.h"
@@ -59,7 +58,7 @@ absl::StatusOr<std::string> NoteOfAdapters(const proto::Job& job, const std::str
 }
 
 std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file) {
-  std::vector<std::string> files = store::FilesOfWeights(path);
+  std::vector<std::string> files = {path};
   if (std::string constants = weights::ConstantsBeside(job_file); !constants.empty())
     files.push_back(std::move(constants));
   return files;
@@ -68,7 +67,7 @@ std::vector<std::string> FilesOfWeights(const std::string& path, const std::stri
 void AddFilesOfStart(const train::TrainOptions& options, std::vector<std::string>* files) {
   std::vector<std::string> needed;
   if (!options.init.empty()) needed = FilesOfWeights(options.init, options.job_file);
-  if (!options.resume.empty()) needed = store::FilesOfWeights(options.resume);
+  if (!options.resume.empty()) needed = {options.resume};
   for (std::string& path : needed) {
     if (std::count(files->begin(), files->end(), path) == 0) files->push_back(std::move(path));
   }

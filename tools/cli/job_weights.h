@@ -28,8 +28,8 @@ absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenWeights(
 absl::StatusOr<std::string> NoteOfAdapters(const proto::Job& job, const std::string& path,
                                            const std::string& job_file);
 
-// Returns the files that processes read to begin with the weights in `path`: those of the weights,
-// and the constants of the map beside the job.
+// Returns the inputs that processes read to begin with the weights in `path`: the weights, and the
+// constants of the map beside the job. An index stands for all files that it names.
 std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file);
 
 // Adds the files that processes read to begin with options.init or options.resume to `files`,

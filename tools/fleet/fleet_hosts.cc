@@ -116,8 +116,8 @@ absl::Status Fleet::ShipInput(size_t index, hosts::HostsSupervisor* supervisor) 
     num_hosts = 0;
     for (const HostId host : to.ids()) {
       if (!supervisor->LostText(host).empty()) continue;
-      to[host] = ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, index, path) +
-                 file.below_to;
+      to[host] = PathOfCopy(
+          file, ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, index, path));
       ++num_hosts;
     }
     WEIR_RETURN_IF_ERROR(supervisor->ShipFile(file.from, to));
@@ -151,7 +151,7 @@ void Fleet::RemoveShipped(hosts::HostsSupervisor* supervisor) {
       const std::string copy =
           ShippedPath(AbsoluteLogDirectory(), options_.hosts[host].host, i, path);
       for (const ShippedFile& file : FilesToShip(path))
-        copies[host].push_back(copy + file.below_to);
+        copies[host].push_back(PathOfCopy(file, copy));
     }
   }
   supervisor->RemoveFiles(copies);

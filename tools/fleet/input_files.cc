@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/weight_index.h"
 
 namespace weir::fleet {
 namespace {
@@ -22,15 +23,7 @@ std::string Describe(const FileFingerprint& file) {
                             " bytes, checksum ", absl::Hex(file.crc, absl::kZeroPad8), ")");
 }
 
-}  // namespace
-
-FileFingerprint FingerprintOf(const std::string& path) {
-  // The index of a checkpoint has checksums of all that the checkpoint holds.
-  if (store::IsCheckpointFolder(path)) {
-    const absl::StatusOr<std::string> folder = store::ResolveCheckpoint(path);
-    if (!folder.ok()) return {};
-    return FingerprintOf((std::filesystem::path(*folder) / store::kIndexFile).string());
-  }
+FileFingerprint FingerprintOfFile(const std::string& path) {
   FileFingerprint print;
   std::error_code error;
   std::ifstream file(path, std::ios::binary);
@@ -54,6 +47,32 @@ FileFingerprint FingerprintOf(const std::string& path) {
   return print;
 }
 
+FileFingerprint FingerprintOfIndex(const std::string& path) {
+  FileFingerprint all = FingerprintOfFile(path);
+  if (all.size < 0) return all;
+  std::string prints;
+  for (const std::string& file : store::FilesOfWeights(path)) {
+    const FileFingerprint print = FingerprintOfFile(file);
+    absl::StrAppend(&prints, print.size, " ", print.crc, "\n");
+    if (file != path) all.size += std::max<int64_t>(print.size, 0);
+  }
+  all.crc = Crc32c(prints.data(), prints.size());
+  return all;
+}
+
+}  // namespace
+
+FileFingerprint FingerprintOf(const std::string& path) {
+  // The index of a checkpoint has checksums of all that the checkpoint holds.
+  if (store::IsCheckpointFolder(path)) {
+    const absl::StatusOr<std::string> folder = store::ResolveCheckpoint(path);
+    if (!folder.ok()) return {};
+    return FingerprintOf((std::filesystem::path(*folder) / store::kIndexFile).string());
+  }
+  if (store::IsWeightIndex(path)) return FingerprintOfIndex(path);
+  return FingerprintOfFile(path);
+}
+
 absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts) {
   std::vector<Problem> problems;
   std::set<std::string> named;
@@ -69,17 +88,26 @@ absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnH
 }
 
 std::vector<ShippedFile> FilesToShip(const std::string& path) {
-  if (!store::IsCheckpointFolder(path)) return {{path, ""}};
+  const bool is_folder = store::IsCheckpointFolder(path);
   std::vector<ShippedFile> files;
-  for (const std::string& file : store::FilesOfCheckpoint(path))
-    files.push_back({file, "/" + std::filesystem::path(file).filename().string()});
+  for (const std::string& file :
+       is_folder ? store::FilesOfCheckpoint(path) : store::FilesOfWeights(path)) {
+    const std::string name = std::filesystem::path(file).filename().string();
+    files.push_back({file, is_folder ? name : file == path ? "" : "../" + name});
+  }
   return files;
+}
+
+std::string PathOfCopy(const ShippedFile& file, const std::string& to) {
+  if (file.place.empty()) return to;
+  return (std::filesystem::path(to) / file.place).lexically_normal().string();
 }
 
 std::string ShippedPath(const std::string& log_directory, const std::string& host, size_t index,
                         const std::string& path) {
-  return absl::StrCat(log_directory, "/shipped/", host, "/", index, "-",
-                      std::filesystem::path(path).filename().string());
+  const std::string name = std::filesystem::path(path).filename().string();
+  return absl::StrCat(log_directory, "/shipped/", host, "/", index,
+                      store::IsWeightIndex(path) ? "/" : "-", name);
 }
 
 }  // namespace weir::fleet

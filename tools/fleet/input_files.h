@@ -25,8 +25,9 @@ struct FileFingerprint {
   }
 };
 
-// Returns the fingerprint of the file, or of the index of a checkpoint folder: two hosts may have
-// different shards of one checkpoint.
+// Returns the fingerprint of the file; of an index of weights (store::IsWeightIndex) with all files
+// that the index names; or of the index of a checkpoint folder alone: two hosts may have different
+// shards of one checkpoint.
 FileFingerprint FingerprintOf(const std::string& path);
 
 // A file as a host has it.
@@ -39,16 +40,21 @@ struct FileOnHost {
 // has the fingerprint `own`.
 absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts);
 
-// Returns what is shipped of an input, and where each file goes beside `to`, the path of the copy
-// of the input: a file to `to` itself, the files of a checkpoint folder into a folder `to`.
+// A file that is shipped, and where its copy goes from the copy of the input (ShippedPath): "" is
+// the place of that copy, "index.pb" is in it, and "../m-1.safetensors" is beside it.
 struct ShippedFile {
   std::string from;
-  std::string below_to;  // "/index.pb", or empty
+  std::string place;
 };
+// Returns what is shipped of an input: a file itself, an index of weights with the files that it
+// names beside it, or the files of a checkpoint folder.
 std::vector<ShippedFile> FilesToShip(const std::string& path);
+// Returns the path of the copy of a file, where `to` is the copy of the input.
+std::string PathOfCopy(const ShippedFile& file, const std::string& to);
 
 // Returns the path of the copy of the `index`-th shipped file on a host. Hosts may be parts of one
-// machine, so their copies have folders of their own.
+// machine, so their copies have folders of their own, and so has an index of weights, whose files
+// have the names that it says.
 std::string ShippedPath(const std::string& log_directory, const std::string& host, size_t index,
                         const std::string& path);
 

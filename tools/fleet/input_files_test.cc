@@ -1,5 +1,6 @@
 #include "tools/fleet/input_files.h"
 
+#include <filesystem>
 #include <fstream>
 
 #include "gmock/gmock.h"
@@ -59,8 +60,29 @@ TEST_F(InputFilesTest, ACheckpointFolderIsItsIndexAndIsShippedFileByFile) {
   const std::vector<ShippedFile> files = FilesToShip(path);
   ASSERT_EQ(files.size(), 1u);
   EXPECT_EQ(files[0].from, path + "/index.pb");
-  EXPECT_EQ(files[0].below_to, "/index.pb");
-  EXPECT_EQ(FilesToShip(folder_.PathFor("file"))[0].below_to, "");
+  EXPECT_EQ(PathOfCopy(files[0], "/there/0-run"), "/there/0-run/index.pb");
+  EXPECT_EQ(PathOfCopy(FilesToShip(folder_.PathFor("file"))[0], "/there/0-file"), "/there/0-file");
+}
+
+TEST_F(InputFilesTest, AnIndexOfWeightsIsAllItsFilesAndIsShippedWithThem) {
+  folder_.Write("m.safetensors.index.json",
+                R"({"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}})");
+  folder_.Write("m-1.safetensors", "one");
+  folder_.Write("m-2.safetensors", "two");
+  const std::string index = folder_.PathFor("m.safetensors.index.json");
+  const FileFingerprint whole = FingerprintOf(index);
+  EXPECT_TRUE(FingerprintOf(index) == whole);
+  folder_.Write("m-2.safetensors", "six");
+  EXPECT_FALSE(FingerprintOf(index) == whole);
+  const std::string copy = ShippedPath("/logs", "b", 3, index);
+  EXPECT_EQ(copy, "/logs/shipped/b/3/m.safetensors.index.json");
+  const std::vector<ShippedFile> files = FilesToShip(index);
+  ASSERT_EQ(files.size(), 3u);
+  EXPECT_EQ(PathOfCopy(files[0], copy), copy);
+  EXPECT_EQ(PathOfCopy(files[1], copy), "/logs/shipped/b/3/m-1.safetensors");
+  EXPECT_EQ(files[2].from, folder_.PathFor("m-2.safetensors"));
+  std::filesystem::remove(folder_.PathFor("m-2.safetensors"));
+  EXPECT_FALSE(FingerprintOf(index) == whole);
 }
 
 TEST_F(InputFilesTest, EachHostWithAnotherFileIsNamedOnce) {
