@@ -202,7 +202,7 @@ class Restart(weir_jobs.FailureCase):
         self.assertIsNotNone(done, ended.out)
         self.assertEqual(done.group(1), done.group(2), "all steps are of this run")
         self.assertIn("weights written to weights.st", ended.err)
-        self.assertRegex(ended.err.splitlines()[-1], r"^to go on from the last checkpoint: weir train job\.textproto "
+        self.assertRegex(ended.err.splitlines()[-1], r"^to go on from the last checkpoint: \S+ train job\.textproto "
                                                      r".* --resume checkpoints/step-\d+$")
 
     def test_what_cannot_start_again_is_refused_first(self):
