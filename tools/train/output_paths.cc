@@ -91,7 +91,7 @@ absl::Status CheckOutsideOfCheckpoints(const std::string& flag, const std::strin
 }
 
 absl::Status TryOutputs(const TrainOptions& options) {
-  if (options.folder != nullptr && options.folder->is_held()) return absl::OkStatus();
+  if (options.folder != nullptr && options.folder->has_begun()) return absl::OkStatus();
   for (const auto& [flag, path] : {std::pair<std::string, std::string>{"--save", options.save},
                                    {"--metrics", options.metrics},
                                    {"--trace", options.trace},

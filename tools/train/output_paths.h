@@ -21,8 +21,8 @@ absl::Status CheckOutputPaths(const proto::Job& job, const TrainOptions& options
 
 // Tries every output before the first step, as far as that can be known then: makes a temporary
 // file or folder in its place, and removes it. A file that is there stays as it is. Not for a
-// sandbox, which makes no files. A run that starts again holds its folder, and no output is tried:
-// a disk that refuses one by then costs the output, not the run. Errors: those of
+// sandbox, which makes no files. When a run starts again (RunFolder::has_begun), no output is
+// tried: a disk that refuses one by then costs the output, not the run. Errors: those of
 // CheckOutsideOfCheckpoints for each output, and of CheckPlaceOfCheckpoints; CannotWrite, or
 // kNotFound (W0075): the output cannot be written.
 absl::Status TryOutputs(const TrainOptions& options);

@@ -37,8 +37,7 @@ RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& option
 
 absl::Status RunCheckpoints::Claim() {
   SayRenaming();
-  // What the disk or another run refuses from here on costs a checkpoint, and not the run.
-  return folder_->is_held() ? absl::OkStatus() : folder_->Claim();
+  return folder_->has_begun() ? absl::OkStatus() : folder_->Claim();
 }
 
 void RunCheckpoints::Open(JobRunner* runner, const PreparedTraining& prepared) {

@@ -32,8 +32,8 @@ class RunCheckpoints {
   RunCheckpoints(const proto::Job& job, const TrainOptions& options, RunFolder* folder,
                  const Clock* clock, Progress* progress);
 
-  // Takes the folder for this run, unless an earlier attempt of the run has it. Call before the
-  // ranks are loaded. Errors as of CheckPlaceOfCheckpoints.
+  // Takes the folder for this run, unless an earlier attempt of the run has done so. Call before
+  // the ranks are loaded. Errors as of CheckPlaceOfCheckpoints.
   absl::Status Claim();
   // Call once, before all that follows. `runner` must outlive this object. `prepared` is of the
   // run.

@@ -447,19 +447,23 @@ TEST_F(RunCheckpointsTest, StepsThatALossAtTheEndRepeatsWaitForTheirCheckpointsA
   EXPECT_EQ(checkpoints.totals().written, 1);
 }
 
+// Loses the ranks of a runner once so many checkpoints are committed.
+RunnerFactory LoseRanksAfter(int checkpoints) {
+  return [checkpoints](const proto::Job& job,
+                       const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<LosingRunner>(*std::move(runner), checkpoints);
+  };
+}
+
 // A run of two attempts. The first one loses its ranks after the checkpoints of steps 2 and 4.
 class RunOfTwoAttemptsTest : public RunCheckpointsTest {
  protected:
   RunOfTwoAttemptsTest() {
     options_.folder = &run_;
     options_.checkpoint_every = 2;
-    options_.runner =
-        [](const proto::Job& job,
-           const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
-      absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
-      if (!runner.ok()) return runner.status();
-      return std::make_unique<LosingRunner>(*std::move(runner), 2);
-    };
+    options_.runner = LoseRanksAfter(2);
     EXPECT_EQ(Train(SmallJob(), options_).status().message(), "a rank is lost") << log_.str();
     options_.runner = LocalRunner::Open;
   }
@@ -504,6 +508,34 @@ TEST_F(RunOfTwoAttemptsTest, ASecondAttemptGoesOnThoughItsFolderIsRefusedByThen)
   EXPECT_THAT(std::string(Train(SmallJob(), options_).status().message()), HasSubstr("W0741"));
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 6: W0741"));
   EXPECT_THAT(log_.str(), HasSubstr("ERROR: no checkpoint of step 8"));
+}
+
+TEST_F(RunOfTwoAttemptsTest, ASecondAttemptGoesOnThoughAnotherRunHasMadeItsFolderAnew) {
+  std::filesystem::remove_all(Path("c"));
+  const auto other = store::FolderClaim::Take(Path("c")).value();
+  options_.resume = run_.GoBackToWhole().path;
+  EXPECT_EQ(options_.resume, "");
+  EXPECT_THAT(std::string(Train(SmallJob(), options_).status().message()), HasSubstr("W0741"));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 2: W0741"));
+  EXPECT_THAT(log_.str(), HasSubstr("ERROR: no checkpoint of step 8"));
+}
+
+// The checkpoint is one file, and each attempt begins at the first step.
+TEST_F(RunCheckpointsTest, ASecondAttemptGoesOnThoughTheFolderOfTheWeightsIsGone) {
+  options_.checkpoint = Path("file");
+  RunFolder run(options_.checkpoint);
+  options_.folder = &run;
+  std::filesystem::create_directory(Path("out"));
+  options_.save = Path("out") + "/weights";
+  options_.runner = LoseRanksAfter(0);
+  EXPECT_EQ(Train(SmallJob(), options_).status().message(), "a rank is lost");
+  std::filesystem::remove_all(Path("out"));
+  options_.runner = LocalRunner::Open;
+  EXPECT_THAT(std::string(Train(SmallJob(), options_).status().message()),
+              HasSubstr(options_.save));
+  EXPECT_THAT(log_.str(), HasSubstr("ERROR: weights not written to " + options_.save));
+  ASSERT_TRUE(run.Last().has_value());
+  EXPECT_EQ(run.Last()->step, kSteps);
 }
 
 TEST_F(RunCheckpointsTest, ACheckOfTheFolderSeesTheRunThatWritesThere) {

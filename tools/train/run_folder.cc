@@ -49,7 +49,12 @@ std::string RunFolder::PathFor(int64_t step) const {
 }
 
 absl::Status RunFolder::Claim() {
-  if (claim_ != nullptr) return absl::OkStatus();
+  if (claim_ == nullptr) WEIR_RETURN_IF_ERROR(TakeFolder());
+  has_begun_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status RunFolder::TakeFolder() {
   WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints("--checkpoint", path_));
   if (!is_folder_) return absl::OkStatus();
   // The folder may have its name back, and its lock excludes this run, too.

@@ -46,8 +46,9 @@ class RunFolder {
   // Returns the path at which a checkpoint of `step` is written.
   std::string PathFor(int64_t step) const;
 
-  // Returns whether the run has the right for a folder.
-  bool is_held() const { return claim_ != nullptr || renamed_ != nullptr; }
+  // Returns whether a Claim has succeeded. What is refused from then on costs a checkpoint or
+  // another output, and not the run.
+  bool has_begun() const { return has_begun_; }
   // Makes the folder where there is none, and takes the right for the folder that has the name. If
   // the run has that right, does nothing. If the path is that of a file, only checks the path.
   // Errors as of CheckPlaceOfCheckpoints.
@@ -75,6 +76,8 @@ class RunFolder {
   std::string PresentPathOf(const std::string& checkpoint) const;
 
  private:
+  // Takes the right for the folder that has the name, if the path is that of a folder.
+  absl::Status TakeFolder();
   // Returns the present path of the folder that has the run's checkpoints; "": there is none.
   std::string PresentFolder() const;
   // Returns the path of the checkpoint of `step`, one of steps_; "": the folder is gone.
@@ -82,6 +85,7 @@ class RunFolder {
 
   const std::string path_;
   const bool is_folder_;
+  bool has_begun_ = false;
   // The right for the folder that has the name, as of the last NoteRenaming; null: the run has
   // none, or writes a file.
   std::unique_ptr<store::FolderClaim> claim_;

@@ -51,19 +51,19 @@ class RunFolderTest : public ::testing::Test {
 };
 
 TEST_F(RunFolderTest, TheRightLastsFromTheFirstClaimToTheEndOfTheRun) {
-  EXPECT_FALSE(folder_.is_held());
+  EXPECT_FALSE(folder_.has_begun());
   ASSERT_TRUE(folder_.Claim().ok());
-  EXPECT_TRUE(folder_.is_held());
+  EXPECT_TRUE(folder_.has_begun());
   EXPECT_TRUE(folder_.Claim().ok());
   RunFolder other(Path("c"));
   EXPECT_TRUE(store::FolderClaim::IsOfAnotherRun(other.Claim()));
-  EXPECT_FALSE(other.is_held());
+  EXPECT_FALSE(other.has_begun());
 }
 
-TEST_F(RunFolderTest, AFolderThatWasMadeAndCannotBeWrittenIsNotHeld) {
+TEST_F(RunFolderTest, AFolderThatCannotBeMadeOrWrittenIsNotHeld) {
   RunFolder refused("/proc/");
   EXPECT_FALSE(refused.Claim().ok());
-  EXPECT_FALSE(refused.is_held());
+  EXPECT_FALSE(refused.has_begun());
   EXPECT_FALSE(RunFolder(Path("no/folder/")).Claim().ok());
 }
 
@@ -109,7 +109,7 @@ TEST_F(RunFolderTest, AFolderThatIsRemovedHasNothingOfTheRun) {
   fs::remove_all(Path("c"));
   EXPECT_FALSE(folder_.Last().has_value());
   EXPECT_THAT(folder_.NoteRenaming(), HasSubstr("somebody has renamed or removed"));
-  EXPECT_FALSE(folder_.is_held());
+  EXPECT_TRUE(folder_.has_begun()) << "the run goes on";
   Write(4);
   EXPECT_EQ(folder_.Last()->step, 4);
 }
@@ -143,7 +143,9 @@ TEST_F(RunFolderTest, ARestartTakesNoCheckpointOfAnEarlierRunInTheSameFolder) {
 
 TEST_F(RunFolderTest, AFileIsThereOrNot) {
   RunFolder file(Path("file"));
+  EXPECT_FALSE(file.has_begun());
   ASSERT_TRUE(file.Claim().ok());
+  EXPECT_TRUE(file.has_begun());
   EXPECT_FALSE(file.Last().has_value());
   place_.Write("file", "a checkpoint");
   file.NoteWritten(2);
@@ -153,6 +155,13 @@ TEST_F(RunFolderTest, AFileIsThereOrNot) {
   fs::remove(Path("file"));
   EXPECT_FALSE(file.Last().has_value());
   EXPECT_EQ(file.GoBackToWhole().path, "");
+}
+
+TEST(RunWithoutCheckpointsTest, TheRunHasBegunOnceItHasAskedForItsPlace) {
+  RunFolder none("");
+  EXPECT_FALSE(none.has_begun());
+  ASSERT_TRUE(none.Claim().ok());
+  EXPECT_TRUE(none.has_begun());
 }
 
 TEST(IsFolderPathTest, ASlashOrAFolderSaysSo) {
