@@ -23,9 +23,9 @@ constexpr char kFirstStep[] = "{\"step\":%lld";  // how MetricLine begins
 
 // Returns " (pid 123)" for the process that holds a lock on the file; empty if the system does not
 // tell.
-std::string HolderOf(int descriptor) {
+std::string HolderOf(const std::string& path) {
   struct stat info;
-  if (::fstat(descriptor, &info) != 0) return "";
+  if (::stat(path.c_str(), &info) != 0) return "";
   const std::string inode = absl::StrCat(":", info.st_ino);
   std::ifstream locks("/proc/locks");
   std::string line;
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string
   std::unique_ptr<MetricsFile> file(new MetricsFile(path, begin));
   if (const int error = file->Reopen(); error == EWOULDBLOCK) {
     return Missing({"W0961", "--metrics " + path, "a file that no other job writes",
-                    absl::StrCat("one that a running job writes", HolderOf(file->descriptor_)),
+                    absl::StrCat("one that a running job writes", HolderOf(path)),
                     "another name, or wait until that job has ended"});
   } else if (error == ENXIO) {
     return Missing({"W0075", "--metrics " + path, "a file, or a pipe that somebody reads",
@@ -55,6 +55,12 @@ absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string
     return Missing({"W0075", "--metrics " + path, "a file that can be written", strerror(error),
                     "check that the folder exists"});
   }
+  return file;
+}
+
+std::unique_ptr<MetricsFile> MetricsFile::OpenAgain(const std::string& path, Begin begin) {
+  std::unique_ptr<MetricsFile> file(new MetricsFile(path, begin));
+  file->Reopen();
   return file;
 }
 
@@ -71,9 +77,10 @@ int MetricsFile::Reopen() {
   struct stat info;
   regular_ = ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
   // A file system without locks has none to respect.
-  return regular_ && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK
-             ? EWOULDBLOCK
-             : 0;
+  if (!regular_ || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return 0;
+  ::close(descriptor_);
+  descriptor_ = -1;
+  return EWOULDBLOCK;
 }
 
 std::string MetricsFile::Write(const MetricLine& line) {

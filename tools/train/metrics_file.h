@@ -24,6 +24,9 @@ class MetricsFile {
   enum class Begin : uint8_t { kAnew, kAfterOthers };
   // kNotFound: the file cannot be written (W0075), or another job writes it (W0961).
   static absl::StatusOr<std::unique_ptr<MetricsFile>> Open(const std::string& path, Begin begin);
+  // Returns the file of a run that starts again. What is refused by then is no error: it costs
+  // lines, and each Write tries again.
+  static std::unique_ptr<MetricsFile> OpenAgain(const std::string& path, Begin begin);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
@@ -37,6 +40,7 @@ class MetricsFile {
  private:
   MetricsFile(const std::string& path, Begin begin)
       : path_(path), begin_(begin), lost_("--metrics " + path, "line") {}
+  // Opens the file, and returns 0 or an errno: EWOULDBLOCK if another job writes the file.
   int Reopen();
   int WriteText(const std::string& text);
   // Ends the file before the first line of a step after `step`, and before a last line without end.

@@ -345,6 +345,19 @@ TEST_F(NothingIsLostTest, TheSecondJobWithAMetricsFileIsTold) {
   EXPECT_TRUE(MetricsFile::Open(path, MetricsFile::Begin::kAfterOthers).ok());
 }
 
+TEST_F(NothingIsLostTest, ARestartWritesIntoNoMetricsFileOfAnotherJob) {
+  const std::string path = Path("metrics");
+  auto other = MetricsFile::Open(path, MetricsFile::Begin::kAnew).value();
+  auto again = MetricsFile::OpenAgain(path, MetricsFile::Begin::kAfterOthers);
+  MetricLine line(1);
+  EXPECT_THAT(again->Write(line), HasSubstr("WARNING: --metrics " + path));
+  EXPECT_EQ(again->Write(line), "");
+  EXPECT_EQ(Text(path), "");
+  other.reset();
+  EXPECT_THAT(again->Write(line), HasSubstr("lines are written again; 2 are lost"));
+  EXPECT_EQ(Text(path), line.Text() + "\n");
+}
+
 TEST_F(NothingIsLostTest, AMetricsFileThatIsRemovedIsMadeAgain) {
   auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
   MetricLine line(1);

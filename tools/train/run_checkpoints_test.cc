@@ -538,6 +538,22 @@ TEST_F(RunCheckpointsTest, ASecondAttemptGoesOnThoughTheFolderOfTheWeightsIsGone
   EXPECT_EQ(run.Last()->step, kSteps);
 }
 
+TEST_F(RunCheckpointsTest, ASecondAttemptGoesOnThoughTheFolderOfTheMetricsIsGone) {
+  RunFolder run(options_.checkpoint);
+  options_.folder = &run;
+  std::filesystem::create_directory(Path("out"));
+  options_.metrics = Path("out") + "/m";
+  options_.runner = LoseRanksAfter(0);
+  EXPECT_EQ(Train(SmallJob(), options_).status().message(), "a rank is lost");
+  std::filesystem::remove_all(Path("out"));
+  options_.runner = LocalRunner::Open;
+  const TrainResult result = Run(SmallJob());
+  EXPECT_EQ(result.steps_done, kSteps);
+  EXPECT_THAT(result.incomplete, ElementsAre("--metrics " + options_.metrics));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: --metrics " + options_.metrics +
+                                    ": a line could not be written: No such file or directory"));
+}
+
 TEST_F(RunCheckpointsTest, ACheckOfTheFolderSeesTheRunThatWritesThere) {
   EXPECT_TRUE(CheckPlaceOfCheckpoints(options_.checkpoint).ok());
   const auto claim = store::FolderClaim::Take(Path("c")).value();

@@ -99,6 +99,7 @@ class Trainer {
 
   absl::Status Open() {
     WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(job_, options_, {}));
+    const bool starts_again = options_.folder != nullptr && options_.folder->has_begun();
     WEIR_RETURN_IF_ERROR(checkpoints_.Claim());
     result_.steps_done = prepared.first_step;
     run_.Begin(result_.steps_done);
@@ -106,7 +107,11 @@ class Trainer {
     if (!options_.metrics.empty()) {
       const auto begin =
           result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
-      WEIR_ASSIGN_OR_RETURN(metrics_file_, MetricsFile::Open(options_.metrics, begin));
+      if (starts_again) {
+        metrics_file_ = MetricsFile::OpenAgain(options_.metrics, begin);
+      } else {
+        WEIR_ASSIGN_OR_RETURN(metrics_file_, MetricsFile::Open(options_.metrics, begin));
+      }
       metrics_file_->GoBackTo(result_.steps_done);
     }
     if (!options_.tensorboard.empty())
