@@ -134,6 +134,7 @@ void RunCheckpoints::SayRenaming() {
 
 absl::Status RunCheckpoints::BeginFolder(int64_t step) {
   const int64_t before = clock_->NowNs();
+  last_begun_ns_ = before;  // also an attempt that fails is one
   SayRenaming();
   WEIR_RETURN_IF_ERROR(folder_->Claim());
   CheckpointOrder order;
@@ -149,7 +150,6 @@ absl::Status RunCheckpoints::BeginFolder(int64_t step) {
   order.retention = {options_.keep, options_.keep_every};
   order.nonfinite = NonfiniteInFiles(options_);
   const absl::Status begun = runner_->BeginCheckpoint(order);
-  last_begun_ns_ = before;
   if (begun.ok()) begun_step_ = step;
   AddStall(before);
   cost_step_ = step;

@@ -125,7 +125,7 @@ class RunCheckpoints {
   int64_t samples_per_step_ = 1, sample_offset_ = 0;
 
   int64_t begun_step_ = -1;    // of the checkpoint that is being written; -1: none
-  int64_t last_begun_ns_ = 0;  // when the run or its last checkpoint began
+  int64_t last_begun_ns_ = 0;  // when the run or its last attempt at a checkpoint began
   bool fails_ = false;         // the last attempt on the way
   bool is_ending_ = false;     // the last checkpoint is written, and no step waits for it
   // Not yet reported by TakeCosts.

@@ -385,6 +385,25 @@ TEST_F(RunCheckpointsTest, ARunWhoseFolderAnotherRunHasMadeAnewWritesNothingTher
   EXPECT_TRUE(Names().empty());
 }
 
+TEST_F(RunCheckpointsTest, AnAttemptThatIsRefusedIsNotDueAgainAtOnce) {
+  options_.checkpoint_every_seconds = 60;
+  const proto::Job job = SmallJob();
+  const PreparedTraining prepared = PrepareTraining(job, options_, {}).value();
+  const std::unique_ptr<JobRunner> runner =
+      LocalRunner::Open(job, {1, 0, 0, options_.on_nonfinite, &prepared, nullptr}).value();
+  ManualClock clock;
+  Progress progress("samples", &clock, &console_, nullptr);
+  RunFolder folder(options_.checkpoint);
+  RunCheckpoints checkpoints(job, options_, &folder, &clock, &progress);
+  checkpoints.Open(runner.get(), prepared);
+  const auto other = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
+  clock.AdvanceTo(61'000'000'000);
+  EXPECT_TRUE(checkpoints.IsDueByTime());
+  EXPECT_TRUE(checkpoints.WriteOnTheWay(2).ok());
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 2: W0741"));
+  EXPECT_FALSE(checkpoints.IsDueByTime());
+}
+
 // Loses its ranks once so many checkpoints are committed.
 class LosingRunner final : public ForwardingRunner {
  public:
