@@ -16,8 +16,12 @@ namespace {
 
 using dnnl::memory;
 
-// oneDNN has no products of f16 on a CPU.
-DType ComputedAs(DType operands) { return operands == DType::kF16 ? DType::kF32 : operands; }
+// oneDNN has no f16 on a CPU, neither in operands nor in results.
+DType ComputedAs(const GemmSpec& spec) {
+  const bool has_f16 =
+      spec.operands == DType::kF16 || spec.result == DType::kF16 || spec.bias == DType::kF16;
+  return has_f16 ? DType::kF32 : spec.operands;
+}
 
 memory::data_type DnnlType(DType dtype) {
   return dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
@@ -444,7 +448,7 @@ std::string SizesOf(const GemmSpec& spec) {
 absl::StatusOr<std::unique_ptr<Gemm>> CreateNamed(const GemmSpec& spec) {
   const bool in_f32 = spec.way == ProductWay::kPanelsInF32 || spec.way == ProductWay::kPlainInF32;
   const bool panels = spec.way == ProductWay::kPanels || spec.way == ProductWay::kPanelsInF32;
-  const DType compute = in_f32 ? DType::kF32 : ComputedAs(spec.operands);
+  const DType compute = in_f32 ? DType::kF32 : ComputedAs(spec);
   std::unique_ptr<Gemm> gemm =
       panels ? PanelGemm::TryCreate(spec, compute) : PlainGemm::TryCreate(spec, compute);
   if (gemm != nullptr) return gemm;
@@ -462,7 +466,7 @@ absl::StatusOr<std::unique_ptr<Gemm>> CreateNamed(const GemmSpec& spec) {
 absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create(const GemmSpec& spec) {
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return std::make_unique<EmptyGemm>(spec);
   if (spec.way != ProductWay::kAutomatic) return CreateNamed(spec);
-  const DType compute = ComputedAs(spec.operands);
+  const DType compute = ComputedAs(spec);
   if (spec.m >= kPanelRowsMin && spec.k * spec.n * SizeOf(spec.operands) <= kPackedBytesMax &&
       !(spec.operands == DType::kF32 && IsHalf(spec.result))) {
     if (std::unique_ptr<Gemm> gemm = PanelGemm::TryCreate(spec, compute)) return gemm;

@@ -9,7 +9,7 @@
 // Each way has two types in which to multiply bf16 operands: bf16, or f32 after a conversion of the
 // operands. The spec names cut and type (ProductWay). If it says kAutomatic, shape and machine
 // decide: plain for few rows, for b too large to be worth a copy, and for machines without block
-// kernels; f32 where oneDNN has no bf16 (no AVX-512).
+// kernels; f32 where oneDNN has no bf16 (no AVX-512), and beside f16, which oneDNN lacks.
 //
 // Everything is made in Create. Run allocates nothing itself; oneDNN 2.6 allocates a small table of
 // arguments per execution, freed before the execution returns.

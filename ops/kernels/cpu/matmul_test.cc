@@ -153,6 +153,24 @@ TEST_P(MatmulKernelTest, EveryWayGivesTheSameNumbers) {
   }
 }
 
+TEST(MatmulTest, AnF16BiasStandsBesideBf16Operands) {
+  for (const int64_t m : {3, 70}) {  // plain, panels
+    const int64_t n = 65, k = 33;
+    const TestTensor x = RandomTensor(DType::kBF16, {m, k}, 1),
+                     w = RandomTensor(DType::kBF16, {k, n}, 2),
+                     bias = RandomTensor(DType::kF16, {n}, 3);
+    std::vector<double> y(m * n);
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        y[i * n + j] = bias[j];
+        for (int64_t p = 0; p < k; ++p) y[i * n + j] += x[i * k + p] * w[p * n + j];
+      }
+    }
+    const TensorSlice slice = TensorSlice::Whole(DType::kBF16, {m, n});
+    ExpectClose(RunKernel("matmul", {}, {x, w, bias}, {slice})[0], y, std::sqrt(k + 1.0));
+  }
+}
+
 TEST(MatmulTest, AWayThatDoesNotExistIsRefused) {
   KernelSpec spec{
       .op = "matmul",
