@@ -96,8 +96,8 @@ class Product {
   int64_t workspace_bytes() const {
     return IsPlain() ? kProductWorkspace + narrowed_elements() * SizeOf(DType::kF32) : 0;
   }
-  // Sizes may be 0: a sum of no products is 0. A bf16 or f16 result of f32 operands has neither
-  // bias nor activation.
+  // Sizes may be 0: a sum of no products is 0. A bf16 or f16 result of operands of another type has
+  // neither bias nor activation.
   absl::Status Enqueue(const ProductOperands& operands, void* workspace, device::CudaStream stream);
 
   // Returns whether the calls of Enqueue, of which there was one, set operands.sums. Where the
@@ -111,10 +111,10 @@ class Product {
   // True if there are products to add.
   bool IsPlain() const { return spec_.m > 0 && spec_.n > 0 && spec_.k > 0 && spec_.batch > 0; }
 
-  // Returns the elements of a bf16 or f16 result of f32 operands, which cuBLASLt does not make: the
-  // result comes in f32 into the workspace, and a cast follows. 0 for other types.
+  // Returns the elements of a bf16 or f16 result of operands of another type, which cuBLASLt does
+  // not make: the result comes in f32 into the workspace, and a cast follows. 0 for other types.
   int64_t narrowed_elements() const {
-    const bool narrows = spec_.operands == DType::kF32 && IsHalf(spec_.result);
+    const bool narrows = IsHalf(spec_.result) && spec_.result != spec_.operands;
     return narrows ? spec_.batch * spec_.m * spec_.n : 0;
   }
 
