@@ -99,19 +99,18 @@ OpDef ClipScaleDef() {
 
 OpDef AdaptLossScaleDef() {
   OpDef def;
-  def.schema = {
-      .name = "adapt_loss_scale",
-      .doc =
-          "A total that is not finite multiplies the factor by backoff; growth_interval finite "
-          "ones in a row multiply it by growth.",
-      .inputs = {{.name = "total", .doc = "f32 scalar"}},
-      .outputs = {{.name = "factor", .doc = "f32 scalar; read and written"},
-                  {.name = "finite_steps", .doc = "f32 scalar, a whole number; state"}},
-      .attrs = {{"growth", AttrKind::kReal, 2.0, "1 or more"},
-                {"backoff", AttrKind::kReal, 0.5, "above 0 and below 1"},
-                {"growth_interval", AttrKind::kInt, int64_t{2000}, "1 or more"}},
-      .internal = true,
-      .factors = " -> , "};
+  def.schema = {.name = "adapt_loss_scale",
+                .doc =
+                    "A total that is not finite multiplies the factor by backoff, down to 2^-24; "
+                    "growth_interval finite ones in a row multiply it by growth.",
+                .inputs = {{.name = "total", .doc = "f32 scalar"}},
+                .outputs = {{.name = "factor", .doc = "f32 scalar; read and written"},
+                            {.name = "finite_steps", .doc = "f32 scalar, a whole number; state"}},
+                .attrs = {{"growth", AttrKind::kReal, 2.0, "1 or more"},
+                          {"backoff", AttrKind::kReal, 0.5, "above 0 and below 1"},
+                          {"growth_interval", AttrKind::kInt, int64_t{2000}, "1 or more"}},
+                .internal = true,
+                .factors = " -> , "};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"total"});
     WEIR_RETURN_IF_ERROR(check.Is(0, DType::kF32).Rank(0, 0).status());

@@ -1,5 +1,6 @@
 // The update of weights (adamw, sgd) and the kernels before it (sum_squares, clip_scale), and
 // adapt_loss_scale.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -296,7 +297,8 @@ class AdaptLossScaleKernel final : public Kernel {
     float* factor = static_cast<float*>(args.outputs[0]);
     float* finite_steps = static_cast<float*>(args.outputs[1]);
     *finite_steps = finite ? *finite_steps + 1 : 0;
-    if (!finite) *factor *= step_.backoff;
+    // A factor that begins below the floor stays as it is.
+    if (!finite) *factor = std::max(*factor * step_.backoff, std::min(*factor, kLossScaleFloor));
     if (*finite_steps < step_.growth_interval) return absl::OkStatus();
     *finite_steps = 0;
     if (std::isfinite(*factor * step_.growth)) *factor *= step_.growth;

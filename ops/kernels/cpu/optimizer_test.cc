@@ -150,6 +150,20 @@ TEST(AdaptLossScaleTest, FollowsTheRuleOfGradScaler) {
   }
 }
 
+TEST(AdaptLossScaleTest, KeepsTheFactorAboveAFloor) {
+  const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
+  const Attributes attrs{{"growth", 2.0}, {"backoff", 0.5}, {"growth_interval", int64_t{2}}};
+  const TestTensor overflow = Scalar(std::numeric_limits<double>::infinity());
+  const double from[] = {0x1p-22, 0x1p-23, 0x1p-24, 0x1p-30};
+  const double to[] = {0x1p-23, 0x1p-24, 0x1p-24, 0x1p-30};
+  for (size_t i = 0; i < std::size(from); ++i) {
+    RunOptions options;
+    options.initial_outputs = {Scalar(from[i]), Scalar(0)};
+    EXPECT_EQ(RunKernel("adapt_loss_scale", attrs, {overflow}, {scalar, scalar}, options)[0][0],
+              to[i]);
+  }
+}
+
 // Returns the scales that one kernel makes of one total after another.
 std::vector<float> ScalesOf(const std::string& on_nonfinite, double clip_norm,
                             const std::vector<float>& totals) {

@@ -235,7 +235,9 @@ __global__ void ClipScaleKernel(ClipScaleWork work) {
 __global__ void AdaptLossScaleKernel(AdaptLossScaleWork work) {
   const bool finite = *work.total < Infinity();  // a NaN is not
   float steps = finite ? *work.finite_steps + 1 : 0;
-  float factor = finite ? *work.factor : *work.factor * work.step.backoff;
+  float factor = *work.factor;
+  // A factor that begins below the floor stays as it is.
+  if (!finite) factor = fmaxf(factor * work.step.backoff, fminf(factor, kLossScaleFloor));
   if (steps >= work.step.growth_interval) {
     steps = 0;
     if (factor * work.step.growth < Infinity()) factor *= work.step.growth;

@@ -30,4 +30,8 @@ struct LossScaleStep {
   float growth_interval;  // finite steps in a row, a whole number
 };
 
+// The least factor that a backoff makes. Smaller factors would make their inverse infinite, and no
+// overflow needs one.
+inline constexpr float kLossScaleFloor = 0x1p-24f;
+
 }  // namespace weir::kernels
