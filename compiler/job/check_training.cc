@@ -186,7 +186,7 @@ absl::Status CheckGroup(const proto::ParameterGroup& group, const std::string& w
   return CheckOptimizer(group.optimizer(), where + ".optimizer");
 }
 
-// Checks factors that multiply the gradient of the loss, which are f32.
+// Checks factors that multiply the gradient of the loss. Factors and their inverses are f32.
 absl::Status CheckLossScale(const proto::Training& training) {
   constexpr double kFactorMax = 0x1p120;
   constexpr int64_t kGrowthIntervalMax = 1 << 24;  // finite steps are counted in f32
@@ -204,18 +204,17 @@ absl::Status CheckLossScale(const proto::Training& training) {
                      "loss_scale {}, which is initial: 65536 growth: 2 backoff: 0.5 "
                      "growth_interval: 2000; or loss_scale { fixed: 1024 }"});
   };
-  const auto is_factor = [](double x) { return x > 0 && x <= kFactorMax; };
+  const auto is_factor = [](double x) { return x >= 1 / kFactorMax && x <= kFactorMax; };
   if (scale.fixed() != 0 && !is_factor(scale.fixed()))
-    return bad("fixed", "a number above 0 and up to 2^120, or 0 for one that adapts",
-               scale.fixed());
+    return bad("fixed", "a number from 2^-120 to 2^120, or 0 for one that adapts", scale.fixed());
   if (scale.fixed() != 0 && (scale.has_initial() || scale.has_growth() || scale.has_backoff() ||
                              scale.has_growth_interval())) {
     return bad("fixed", "0, or no other number beside it", scale.fixed());
   }
   if (scale.has_initial() && !is_factor(scale.initial()))
-    return bad("initial", "a number above 0 and up to 2^120", scale.initial());
+    return bad("initial", "a number from 2^-120 to 2^120", scale.initial());
   if (scale.has_growth() && !(scale.growth() >= 1 && is_factor(scale.growth())))
-    return bad("growth", "1 or more", scale.growth());
+    return bad("growth", "a number from 1 to 2^120", scale.growth());
   if (scale.has_backoff() && !(scale.backoff() > 0 && scale.backoff() < 1))
     return bad("backoff", "above 0 and below 1", scale.backoff());
   if (scale.has_growth_interval() &&

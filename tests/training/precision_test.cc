@@ -214,6 +214,15 @@ TEST(LossScale, NumbersThatMakeNoSenseAreRefused) {
             }).find("W0865"),
             std::string::npos);
   EXPECT_NE(refused([](Training* training) {
+              training->mutable_loss_scale()->set_initial(1e-60);
+            }).find("from 2^-120 to 2^120"),
+            std::string::npos)
+      << "zero in f32";
+  EXPECT_NE(refused([](Training* training) {
+              training->mutable_loss_scale()->set_growth(0x1p121);
+            }).find("from 1 to 2^120"),
+            std::string::npos);
+  EXPECT_NE(refused([](Training* training) {
               training->mutable_loss_scale()->set_fixed(2);
               training->mutable_loss_scale()->set_growth(2);
             }).find("W0865"),
