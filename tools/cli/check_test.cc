@@ -345,6 +345,17 @@ TEST_F(CheckTest, RulesOfPrecisionAreCountedAndThoseWithoutUseNamed) {
   }
 }
 
+TEST_F(CheckTest, ALossScaleIsNoWeight) {
+  const auto counted = [&](const char* precision) {
+    const Outcome run = Weir({"check", TextJob(), "--set", precision});
+    EXPECT_EQ(run.code, 0) << run.err;
+    return run.out.substr(0, run.out.find(" weights, "));
+  };
+  const std::string in_f32 = counted("training.precision=F32");
+  EXPECT_THAT(in_f32, HasSubstr("parameters in "));
+  EXPECT_EQ(counted("training.precision=F16"), in_f32);
+}
+
 TEST_F(CheckTest, ARunInTwoPiecesEndsWithTheBytesOfOne) {
   const std::string job = ImageJob(), whole = PathFor("pieces_whole.safetensors"),
                     half = PathFor("pieces_half.safetensors"),

@@ -140,15 +140,19 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
     warnings.insert(warnings.begin(), std::move(text));
   for (const std::string& warning : warnings)
     *context->err << WrapText(absl::StrCat("WARNING: ", warning), context->columns) << "\n";
-  int64_t parameters = 0;
-  for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();
+  int64_t weights = 0, parameters = 0;
+  for (const compiler::Variable& variable : plan.module.variables) {
+    if (!variable.slot_of.empty()) continue;
+    ++weights;
+    parameters += variable.type.num_elements();
+  }
   const std::string trained = plan::TrainedText(plan);
   const std::string precision = compiler::PrecisionText(plan);
   *context->out << arguments.train.job.Title(read.job)
                 << " is sound: " << Plural(parameters, "parameter") << " in "
-                << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", "
-                << Plural(ranks, "device") << ", at most " << Plural(prepared.actors, "actor")
-                << " and " << BytesText(static_cast<double>(prepared.bytes_per_device))
+                << Plural(weights, "weight") << ", " << Plural(ranks, "device") << ", at most "
+                << Plural(prepared.actors, "actor") << " and "
+                << BytesText(static_cast<double>(prepared.bytes_per_device))
                 << (ranks > 1 ? " each" : "") << "\n"
                 << (trained.empty() ? "" : trained + "\n")
                 << (precision.empty() ? "" : absl::StrCat("precision ", precision, "\n"))
