@@ -111,7 +111,7 @@ TEST(ZooTest, NonsenseIsRefusedWithTheFlag) {
   options.training.micro_batches = 5;
   EXPECT_THAT(std::string(GptJob(options).status().message()), HasSubstr("--micro-batches"));
   options = {};
-  options.training.precision = "f16";
+  options.training.precision = "f8";
   EXPECT_THAT(std::string(GptJob(options).status().message()), HasSubstr("--precision"));
 }
 
