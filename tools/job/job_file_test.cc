@@ -33,7 +33,7 @@ TEST(JobFileTest, AnUnknownEnumValueIsNamedWithTheNearestOne) {
 TEST(JobFileTest, ANumberThatIsNoEnumValueIsRefused) {
   auto job = ParseJob("training { precision: 9 }", "job.textproto");
   EXPECT_THAT(Message(job.status()), HasSubstr("W0004 at job.textproto, training.precision"));
-  EXPECT_THAT(Message(job.status()), HasSubstr("found 9. Try: one of F32, BF16."));
+  EXPECT_THAT(Message(job.status()), HasSubstr("found 9. Try: one of F32, BF16, F16."));
   job = ParseJob("training { precision: 1 }", "job.textproto");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->training().precision(), proto::Training::BF16);
@@ -75,8 +75,8 @@ TEST(JobFileTest, AWrongValueIsShownAsItShouldBe) {
        "expected a whole number from -2^63 to 2^63 - 1 for `steps`; found 9223372036854775808."},
       {"training { schedule { learning_rate: '0.1' } }", "Try: learning_rate: 0.1."},
       {"training { precision: \"bf16\" }",
-       "expected one of F32, BF16 without quotes for `precision`; found \"bf16\". Try: precision: "
-       "BF16."},
+       "expected one of F32, BF16, F16 without quotes for `precision`; found \"bf16\". Try: "
+       "precision: BF16."},
       {"graph { without_loss: yes }",
        "expected true or false for `without_loss`; found yes. Try: without_loss: true."},
       {"graph { function { node { attr { name: \"activation\" value: \"relu\" } } } }",
