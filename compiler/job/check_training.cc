@@ -222,7 +222,7 @@ absl::Status CheckLossScale(const proto::Training& training) {
     return bad("growth_interval", absl::StrCat("1 to ", kGrowthIntervalMax),
                static_cast<double>(scale.growth_interval()));
   }
-  if (!is_f16 || scale.fixed() != 0 || training.gradient_delay() == 0) return absl::OkStatus();
+  if (!LossScaleAdapts(training) || training.gradient_delay() == 0) return absl::OkStatus();
   return Rejected({"W0866", "training.gradient_delay",
                    "0 with a loss scale that adapts, as late gradients have an earlier scale",
                    absl::StrCat(training.gradient_delay()), "loss_scale { fixed: 1024 }"});
@@ -273,6 +273,10 @@ UpdateRate UpdateRateOf(const proto::Training& training) {
   updates.phase = training.has_update_phase() ? training.update_phase() : updates.every - 1;
   updates.delay = training.gradient_delay();
   return updates;
+}
+
+bool LossScaleAdapts(const proto::Training& training) {
+  return training.precision() == proto::Training::F16 && training.loss_scale().fixed() == 0;
 }
 
 LearningRateSchedule LearningRatesOf(const proto::Training& training) {

@@ -25,6 +25,8 @@ absl::Status CheckTraining(const proto::Job& job, const sbp::Mesh& stage_mesh, P
 // Returns the updates that `training` asks for, with defaults filled in. Precondition:
 // CheckTraining.
 UpdateRate UpdateRateOf(const proto::Training& training);
+// Returns whether the plan has a loss scale that adapts. Precondition: CheckTraining.
+bool LossScaleAdapts(const proto::Training& training);
 // Returns the learning rates that `training` sets, with defaults filled in. A step of the schedule
 // is a step of the optimiser.
 LearningRateSchedule LearningRatesOf(const proto::Training& training);

@@ -14,6 +14,9 @@
 namespace weir::compiler {
 namespace {
 
+// The names of what training itself reports of a step, beside the outputs of main.
+constexpr const char* kOwnMetrics[] = {"grad_norm", "loss_scale", "skipped_updates"};
+
 class GraphImporter {
  public:
   GraphImporter(const proto::Job& job, const Dims& dims, PlanMode mode)
@@ -179,6 +182,10 @@ class GraphImporter {
     for (const std::string& output : outputs) {
       auto it = main_names_.find(output);
       std::string where = absl::StrCat(FunctionWhere(main.name()), ", output ", output);
+      if (std::count(std::begin(kOwnMetrics), std::end(kOwnMetrics), output) > 0) {
+        return Rejected({"W0415", where, "a name that Weir gives no metric of its own", output,
+                         absl::StrCat("another name, such as model_", output)});
+      }
       if (it == main_names_.end()) {
         return UnknownTensor(output, MainNames(), where, "a tensor of main");
       }

@@ -26,7 +26,7 @@ std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
              scale = metrics.find("loss_scale");
   const bool loss_is_bad = loss != metrics.end() && !std::isfinite(loss->second);
   const bool norm_is_bad = norm != metrics.end() && !std::isfinite(norm->second);
-  const bool adapts = scale != metrics.end();
+  const bool adapts = loss_scale_ == LossScale::kAdapts && scale != metrics.end();
   const bool overflows = adapts && norm_is_bad && !loss_is_bad && scale->second >= kLossScaleLeast;
   const bool skips = norm_is_bad && (adapts || on_nonfinite_ == OnNonfinite::kSkip);
   if (skips) run_->NoteSkipped(step);

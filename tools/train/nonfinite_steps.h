@@ -26,17 +26,20 @@ struct NonfiniteStep {
   std::string found;         // "loss nan, gradient norm inf"
 };
 
+enum class LossScale : uint8_t { kNoneOrFixed, kAdapts };
+
 class RunSoFar;  // run_so_far.h
 
 class NonfiniteSteps {
  public:
   // `loss` is the name of the loss among the metrics. `run` counts the updates that are left out,
   // over all starts of the run, and must outlive this object.
-  NonfiniteSteps(OnNonfinite on_nonfinite, const std::string& loss, RunSoFar* run)
-      : on_nonfinite_(on_nonfinite), loss_(loss), run_(run) {}
+  NonfiniteSteps(OnNonfinite on_nonfinite, LossScale loss_scale, const std::string& loss,
+                 RunSoFar* run)
+      : on_nonfinite_(on_nonfinite), loss_scale_(loss_scale), loss_(loss), run_(run) {}
 
-  // Returns a line for people, or nothing. Beside a loss scale, adds the updates that the run has
-  // left out so far to the report as "skipped_updates".
+  // Returns a line for people, or nothing. With a loss scale that adapts, adds the updates that the
+  // run has left out so far to the report as "skipped_updates".
   std::string Look(int64_t step, StepMetrics* report);
 
   // The first step whose loss or norm is not finite.
@@ -53,6 +56,7 @@ class NonfiniteSteps {
   std::string LineOfSkip(const NonfiniteStep& bad) const;
 
   const OnNonfinite on_nonfinite_;
+  const LossScale loss_scale_;
   const std::string loss_;
   RunSoFar* const run_;
   std::optional<NonfiniteStep> first_;

@@ -22,8 +22,6 @@
 #include "runtime/store/safetensors.h"
 #include "tools/train/forwarding_runner_testing.h"
 #include "tools/train/metrics_file.h"
-#include "tools/train/nonfinite_steps.h"
-#include "tools/train/run_so_far.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
@@ -499,72 +497,6 @@ TEST_F(NothingIsLostTest, WhoSkipsOrContinuesForEverIsToldAndOnlyContinueSavesIt
   Run(job);
   EXPECT_THAT(log_.str(), HasSubstr("weights are likely lost"));
   EXPECT_TRUE(std::filesystem::exists(options_.save)) << "as asked for";
-}
-
-TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
-  const double nan = std::nan(""), inf = INFINITY;
-  StepMetrics fine = {{"loss", 1.0}, {"grad_norm", 1.0}}, bad = {{"loss", inf}, {"grad_norm", nan}},
-              bad_norm = {{"loss", 1.0}, {"grad_norm", inf}},
-              bad_loss = {{"loss", nan}, {"grad_norm", 1.0}};
-  RunSoFar run;
-  NonfiniteSteps stop(OnNonfinite::kStop, "loss", &run);
-  EXPECT_EQ(stop.Look(0, &fine), "");
-  EXPECT_FALSE(stop.first().has_value());
-  EXPECT_EQ(stop.Look(1, &bad_loss), "");
-  EXPECT_EQ(stop.Look(2, &bad), "");
-  EXPECT_EQ(stop.first()->step, 1);
-  EXPECT_EQ(stop.first()->found, "loss nan");
-  EXPECT_EQ(stop.first_bad_norm(), 2);
-
-  NonfiniteSteps skip(OnNonfinite::kSkip, "loss", &run);
-  EXPECT_THAT(skip.Look(0, &bad),
-              HasSubstr("step 1: loss inf, gradient norm nan; its update is left out (1 so far)"));
-  int told = 1;
-  for (int64_t step = 1; step < 100; ++step) told += skip.Look(step, &bad_norm).empty() ? 0 : 1;
-  EXPECT_EQ(run.num_skipped(), 100);
-  EXPECT_EQ(skip.Summary(), "100 updates were left out, since gradients were not finite");
-  EXPECT_EQ(told, 3 + 5);  // 1, 2, 3; 4, 8, 16, 32, 64
-
-  NonfiniteSteps go_on(OnNonfinite::kContinue, "loss", &run);
-  EXPECT_THAT(go_on.Look(0, &bad), HasSubstr("weights are likely lost"));
-  EXPECT_EQ(go_on.Look(1, &bad), "") << "once";
-}
-
-TEST(NonfiniteStepsTest, UpdatesLeftOutCountOverAllStartsAndOnceEach) {
-  StepMetrics overflow = {{"loss", 1.0}, {"grad_norm", INFINITY}, {"loss_scale", 2048}};
-  RunSoFar run;
-  run.Begin(0);
-  NonfiniteSteps first(OnNonfinite::kStop, "loss", &run);
-  for (const int64_t step : {2, 5, 7}) first.Look(step, &overflow);
-  EXPECT_EQ(first.Summary(), "3 updates were left out, since gradients were not finite");
-  run.Begin(6);  // the step 7 is lost
-  NonfiniteSteps second(OnNonfinite::kStop, "loss", &run);
-  EXPECT_EQ(second.Summary(), "2 updates were left out, since gradients were not finite");
-  EXPECT_THAT(second.Look(7, &overflow), HasSubstr("(3 so far"));
-  EXPECT_EQ(overflow.at("skipped_updates"), 3);
-  run.GoBackTo(4);  // a recovery
-  EXPECT_EQ(second.Summary(), "1 update was left out, since gradients were not finite");
-}
-
-TEST(NonfiniteStepsTest, AnOverflowOfScaledGradientsIsNoError) {
-  StepMetrics fine = {{"loss", 1.0}, {"grad_norm", 1.0}, {"loss_scale", 1024}},
-              overflow = {{"loss", 1.0}, {"grad_norm", INFINITY}, {"loss_scale", 2048}},
-              tiny = {{"loss", 1.0}, {"grad_norm", INFINITY}, {"loss_scale", 0x1p-21}},
-              bad_loss = {{"loss", INFINITY}, {"grad_norm", INFINITY}, {"loss_scale", 1024}};
-  RunSoFar run;
-  NonfiniteSteps stop(OnNonfinite::kStop, "loss", &run);
-  EXPECT_THAT(stop.Look(0, &overflow), HasSubstr("overflow with a loss scale of 2048"));
-  EXPECT_EQ(overflow.at("skipped_updates"), 1);
-  EXPECT_EQ(stop.Look(1, &fine), "");
-  EXPECT_EQ(fine.at("skipped_updates"), 1);
-  EXPECT_FALSE(stop.first().has_value());
-  stop.Look(2, &bad_loss);
-  ASSERT_TRUE(stop.first().has_value());
-  EXPECT_EQ(stop.first()->step, 2);
-  EXPECT_FALSE(stop.first_bad_norm().has_value()) << "later updates are made";
-  NonfiniteSteps too_small(OnNonfinite::kStop, "loss", &run);
-  too_small.Look(0, &tiny);
-  EXPECT_TRUE(too_small.first().has_value()) << "no overflow explains it";
 }
 
 // Loses its ranks once, at the step `at`, and has them back in the state in which they were.

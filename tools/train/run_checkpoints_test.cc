@@ -396,7 +396,7 @@ TEST_F(RunCheckpointsTest, AnAttemptThatIsRefusedIsNotDueAgainAtOnce) {
   RunFolder folder(options_.checkpoint);
   RunCheckpoints checkpoints(job, options_, &folder, &clock, &progress);
   checkpoints.Open(runner.get(), prepared);
-  const auto other = store::FolderClaim::Take(Path("c"), store::FolderClaim::Absent::kMake).value();
+  const auto other = store::FolderClaim::Take(Path("c")).value();
   clock.AdvanceTo(61'000'000'000);
   EXPECT_TRUE(checkpoints.IsDueByTime());
   EXPECT_TRUE(checkpoints.WriteOnTheWay(2).ok());

@@ -64,7 +64,10 @@ class Trainer {
         progress_(items_.name, &clock_, options.console, options.live),
         schedule_(compiler::LearningRatesOf(job.training())),
         updates_(compiler::UpdateRateOf(job.training())),
-        nonfinite_(options.on_nonfinite, LossName(job), &run_),
+        nonfinite_(options.on_nonfinite,
+                   compiler::LossScaleAdapts(job.training()) ? LossScale::kAdapts
+                                                             : LossScale::kNoneOrFixed,
+                   LossName(job), &run_),
         own_folder_(options.checkpoint),
         checkpoints_(job_, options_, options.folder != nullptr ? options.folder : &own_folder_,
                      &clock_, &progress_),
