@@ -417,8 +417,11 @@ void FleetRunner::SayLossOutlook() {
   } else if (keeping_.is_on) {
     const LoneShardsOf of_process = ShardsOfOneProcess();
     const LoneShardsOf of_host = buddies_.LoneOf(in_memory_.shards_of);
+    facts.has_other_process = fleet_->workers().size() > 1;
+    facts.all_end_with_process = true;
     for (const WorkerId worker : fleet_->workers()) {
       const std::vector<RankId>& ranks = fleet_->ranks_of(worker);
+      facts.all_end_with_process = facts.all_end_with_process && !of_process[worker].empty();
       if (!of_process[worker].empty())
         facts.end_with_process.insert(facts.end_with_process.end(), ranks.begin(), ranks.end());
       if (!of_host[worker].empty())

@@ -46,6 +46,11 @@ std::string Elastic(const LossFacts& facts) {
                         ": with gradient_delay no states are kept in memory");
   }
   constexpr char kAdvice[] = " (--buddy-every N lets another process keep them)";
+  if (facts.all_end_with_process) {
+    return absl::StrCat("a lost process costs ", FromFiles(facts),
+                        ": no other process has its states",
+                        facts.has_other_process ? kAdvice : "");
+  }
   const std::string from_memory = absl::StrCat("a lost process costs ", FromMemory(facts));
   if (!facts.end_with_process.empty()) {
     return absl::StrCat(from_memory, "; one of ", launch::RankLabel(facts.end_with_process),

@@ -24,6 +24,8 @@ struct LossFacts {
   // The ranks of the processes whose states end with the process, or with its host: neither another
   // process, or host, nor a buddy has them.
   std::vector<RankId> end_with_process, end_with_host;
+  bool all_end_with_process = false;  // end_with_process has the ranks of all processes
+  bool has_other_process = false;  // a buddy could keep states: the job has two processes or more
 };
 
 // Returns a line for people.

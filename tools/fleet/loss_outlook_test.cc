@@ -67,6 +67,19 @@ TEST(LossOutlookTest, StatesThatNobodyElseHasComeFromACheckpoint) {
                     HasSubstr("--buddy-every"), Not(HasSubstr("host"))));
 }
 
+TEST(LossOutlookTest, WithoutAnyReplicaEachLossComesFromACheckpoint) {
+  LossFacts facts = ElasticFacts();
+  facts.end_with_process = facts.end_with_host = {RankId(0), RankId(1)};
+  facts.all_end_with_process = facts.has_other_process = true;
+  EXPECT_EQ(LossOutlook(facts),
+            "a lost process costs the steps since the last checkpoint, of which there is one every "
+            "100 steps: no other process has its states (--buddy-every N lets another process keep "
+            "them)");
+  facts.has_other_process = false;
+  EXPECT_THAT(LossOutlook(facts), AllOf(HasSubstr(": no other process has its states"),
+                                        Not(HasSubstr("--buddy-every"))));
+}
+
 TEST(LossOutlookTest, StatesOfOneHostComeFromACheckpointIfTheHostIsLost) {
   LossFacts facts = ElasticFacts();
   facts.end_with_host = {RankId(0)};
