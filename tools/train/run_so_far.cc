@@ -28,6 +28,7 @@ void RunSoFar::Begin(int64_t steps) {
   start_ = TrainResult();
   start_.steps_done = steps;
   if (!began_at_.has_value()) began_at_ = most_steps_ = steps;
+  if (StepsAt(steps) == 0) earlier_.evaluation.reset();  // its weights are lost
   GoBackTo(steps);
 }
 

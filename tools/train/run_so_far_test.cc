@@ -90,13 +90,16 @@ TEST(RunSoFarTest, AnEvaluationOfAnEarlierStartStaysUntilTheNextOne) {
   RunSoFar run;
   run.Begin(0);
   TrainResult start;
+  start.steps_done = 5;
   start.evaluation.emplace().batches = 3;
   run.Note(start);
-  run.Begin(0);
+  run.Begin(4);
   ASSERT_TRUE(run.Whole().evaluation.has_value());
   start.evaluation->batches = 4;
   run.Note(start);
   EXPECT_EQ(run.Whole().evaluation->batches, 4);
+  run.Begin(0);
+  EXPECT_FALSE(run.Whole().evaluation.has_value()) << "no step of the run is left";
 }
 
 }  // namespace
