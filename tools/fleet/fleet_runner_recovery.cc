@@ -450,6 +450,7 @@ absl::Status FleetRunner::LetBuddiesHaveStep() {
 }
 
 absl::Status FleetRunner::PrepareToGrow() {
+  fleet_->Enter(launch::FailureMoment::kGrowth);
   if (!keeping_.is_on) return absl::UnimplementedError("no states are kept in memory");
   if (buddies_.is_on()) return LetBuddiesHaveStep();
   WEIR_ASSIGN_OR_RETURN(const auto answers, RunAfterCopies(0, /*keeps=*/true));

@@ -271,7 +271,7 @@ std::string MomentText(FailureMoment moment) {
     case FailureMoment::kEvaluation: return "the job was evaluating its weights";
     case FailureMoment::kSaving:
       return "the job was writing weights or a checkpoint, and no step ran";
-    case FailureMoment::kEnding: return "every file was written, and the processes were ending";
+    case FailureMoment::kEnding: return "the work was done, and the processes were ending";
   }
   return "";
 }

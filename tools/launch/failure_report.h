@@ -43,7 +43,7 @@ enum class FailureMoment : uint8_t {
   kGrowth,      // a new epoch began, because processes came back
   kEvaluation,  // on held-out data
   kSaving,      // of weights or a checkpoint, while no step ran
-  kEnding,      // every file is written
+  kEnding,      // all steps are done, and each file is written or given up
 };
 
 struct FailureEvent {

@@ -375,7 +375,7 @@ TEST(FailureReportTest, TheMomentOfAFailureIsToldUnlessStepsRan) {
       {FailureMoment::kGrowth, "the mesh was growing"},
       {FailureMoment::kEvaluation, "the job was evaluating its weights"},
       {FailureMoment::kSaving, "the job was writing weights or a checkpoint, and no step ran"},
-      {FailureMoment::kEnding, "every file was written, and the processes were ending"},
+      {FailureMoment::kEnding, "the work was done, and the processes were ending"},
   };
   for (const auto& [moment, words] : kWords) {
     FailureEvent first = Death(100, 1, SIGKILL);
