@@ -74,7 +74,7 @@ std::string RunFolder::NoteRenaming() {
   if (renamed_ == nullptr && !claim_->PresentPath().empty()) renamed_ = std::move(claim_);
   claim_.reset();
   if (renamed_ == nullptr) steps_.clear();
-  const std::string folder = PresentFolder();
+  const std::string folder = steps_.empty() ? "" : PresentFolder();
   return absl::StrCat(
       "somebody has renamed or removed ", path_, ", into which this run writes its checkpoints. ",
       folder.empty() ? "" : absl::StrCat("Those of before are in ", folder, " now, and count. "),

@@ -22,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class RunFolderTest : public ::testing::Test {
  protected:
@@ -85,6 +86,13 @@ TEST_F(RunFolderTest, CheckpointsInARenamedFolderCountUntilOneIsInTheNewFolder) 
   EXPECT_EQ(LastPath(), fs::canonical(StepIn("c", 6)));
   EXPECT_FALSE(RunFolder(Path("c")).Claim().ok());
   EXPECT_TRUE(RunFolder(Path("moved")).Claim().ok());
+}
+
+TEST_F(RunFolderTest, AFolderThatIsRenamedBeforeTheFirstCheckpointHasNoneThatCount) {
+  ASSERT_TRUE(folder_.Claim().ok());
+  fs::rename(Path("c"), Path("moved"));
+  EXPECT_THAT(folder_.NoteRenaming(), AllOf(HasSubstr("somebody has renamed or removed"),
+                                            Not(HasSubstr("Those of before"))));
 }
 
 TEST_F(RunFolderTest, AFolderThatIsRenamedTwiceAndBackIsStillTheRuns) {
