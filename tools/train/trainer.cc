@@ -82,8 +82,6 @@ class Trainer {
       status = Recover();
       if (status.ok()) status = RunToEnd();
     }
-    // A checkpoint on its way is from before the error, and may be the last good one.
-    if (!status.ok() && !is_ending_ && !RanksAreGone(status)) checkpoints_.Await();
     NoteStanding();  // ranks may be lost as late as when files are written, or processes end
     result_.checkpoints = checkpoints_.totals();
     run_.Note(result_);
@@ -96,7 +94,8 @@ class Trainer {
  private:
   // Tells who may start the run again where the run stands after a failure.
   void NoteStanding() {
-    checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
+    // A checkpoint on its way is from before a failure, and may be the last good one.
+    checkpoints_.Await();
     if (options_.standing != nullptr) options_.standing->steps_done = result_.steps_done;
   }
 
