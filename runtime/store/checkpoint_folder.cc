@@ -64,10 +64,9 @@ absl::Status MakeDirectory(FileSystem* files, const std::string& directory) {
   return CannotWrite(directory, kCannotMake, error);
 }
 
-// Returns the folder around the folder of checkpoints.
+// Returns the folder around the folder of checkpoints, which may be written as "run/.".
 std::string OuterFolder(const std::string& directory) {
-  const fs::path path = fs::path(directory + "/").lexically_normal().parent_path();
-  return path.has_parent_path() ? path.parent_path().string() : ".";
+  return FolderAround(fs::path(directory).lexically_normal().string());
 }
 
 std::string LatestText(const std::string& name) {
@@ -165,9 +164,8 @@ bool IsCheckpointFolder(const std::string& path) {
 }
 
 bool IsLatestFile(const std::string& path) {
-  const fs::path file(path);
-  return file.filename() == kLatestFile && IsFile(MachineFiles(), path) &&
-         !CommittedSteps(file.has_parent_path() ? file.parent_path().string() : ".").empty();
+  return fs::path(path).filename() == kLatestFile && IsFile(MachineFiles(), path) &&
+         !CommittedSteps(FolderAround(path)).empty();
 }
 
 absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory, FileSystem* files) {
@@ -192,16 +190,12 @@ absl::StatusOr<std::optional<int64_t>> ReadLatest(const std::string& directory, 
 }
 
 absl::Status CheckStepIsThere(const std::string& path, FileSystem* files) {
-  std::string text = path;
-  while (text.size() > 1 && text.back() == '/') text.pop_back();
-  const fs::path folder = text;
-  const std::string name = folder.filename().string();
+  const std::string name = fs::path(WithoutSlashes(path)).filename().string();
   const FileSystem::Kind kind = files->KindOf(path);
   const bool is_folder = kind == FileSystem::Kind::kFolder;
   // A folder of another program may have a name that begins like that of a step.
   if (is_folder ? !StepOfName(name).has_value() : !IsLikeStep(name)) return absl::OkStatus();
-  const std::string directory =
-      folder.has_parent_path() ? folder.parent_path().string() : std::string(".");
+  const std::string directory = FolderAround(path);
   if (is_folder) {
     // The folder of a run may have any name.
     if (IsFile(files, Join(path, kIndexFile)) || IsFile(files, Join(path, kLatestFile)) ||

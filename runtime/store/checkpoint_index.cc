@@ -455,13 +455,19 @@ absl::Status CheckBoxes(const std::string& path, const std::string& name, const 
 
 }  // namespace
 
-std::string AnotherCheckpoint(const std::string& folder) {
-  std::string path = folder;
+std::string WithoutSlashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
-  const std::string directory = std::filesystem::path(path).parent_path().string();
+  return path;
+}
+
+std::string FolderAround(const std::string& path) {
+  const std::string folder = std::filesystem::path(WithoutSlashes(path)).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+std::string AnotherCheckpoint(const std::string& folder) {
   return absl::StrCat("another checkpoint of the run (`weir checkpoint verify ",
-                      directory.empty() ? std::string(".") : directory,
-                      " --all-steps` says which are sound)");
+                      FolderAround(folder), " --all-steps` says which are sound)");
 }
 
 absl::Status CheckOwners(const CheckpointIndex& index, const std::string& path) {

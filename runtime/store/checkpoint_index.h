@@ -118,6 +118,11 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::
 absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path,
                                           FileSystem* files = MachineFiles());
 
+// Returns a path without the slashes at its end; "/" stays.
+std::string WithoutSlashes(std::string path);
+// Returns the folder around what has the path, as the path is written; "." around a mere name.
+std::string FolderAround(const std::string& path);
+
 // Returns the advice of an error about a damaged checkpoint in `folder` (DIR/step-000000120):
 // another checkpoint of the run, and the command that says which are sound.
 std::string AnotherCheckpoint(const std::string& folder);

@@ -214,6 +214,14 @@ TEST(CheckpointTest, OneWhoWritesKeepsThePartialFolderFromOthers) {
   EXPECT_TRUE(fs::is_directory(joined->folder()));
 }
 
+TEST(CheckpointIndexTest, TheFolderAroundAPathStaysAsItIsWritten) {
+  EXPECT_EQ(FolderAround("step-000000002"), ".");
+  EXPECT_EQ(FolderAround("./run/step-000000002//"), "./run");
+  EXPECT_EQ(FolderAround("/run"), "/");
+  EXPECT_EQ(WithoutSlashes("run//"), "run");
+  EXPECT_EQ(WithoutSlashes("/"), "/");
+}
+
 TEST(CheckpointIndexTest, AnIndexThatContradictsItselfIsRefusedWithTheTensorNamed) {
   const TemporaryFolder folder;
   ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample()).ok());

@@ -29,13 +29,10 @@ struct Named {
   int64_t step = 0;
 };
 std::optional<Named> Split(const std::string& folder) {
-  std::string text = folder;
-  while (text.size() > 1 && text.back() == '/') text.pop_back();
-  const fs::path path = text;
-  const std::optional<int64_t> step = store::StepOfName(path.filename().string());
+  const std::optional<int64_t> step =
+      store::StepOfName(fs::path(store::WithoutSlashes(folder)).filename().string());
   if (!step.has_value()) return std::nullopt;
-  std::string directory = path.parent_path().string();
-  return Named{directory.empty() ? "." : std::move(directory), *step};
+  return Named{store::FolderAround(folder), *step};
 }
 
 std::string PassedOver(const std::string& folder, const absl::Status& status) {

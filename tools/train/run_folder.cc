@@ -16,11 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string WithoutSlash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
 fs::path AbsolutePath(const fs::path& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error).lexically_normal();
@@ -37,12 +32,12 @@ bool IsFolderPath(const std::string& path) {
 absl::Status CheckPlaceOfCheckpoints(const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckOutsideOfCheckpoints("--checkpoint", path));
   if (!IsFolderPath(path)) return absl::OkStatus();
-  WEIR_RETURN_IF_ERROR(store::FolderClaim::Check(WithoutSlash(path)));
-  return store::TryFolder(WithoutSlash(path));
+  WEIR_RETURN_IF_ERROR(store::FolderClaim::Check(store::WithoutSlashes(path)));
+  return store::TryFolder(store::WithoutSlashes(path));
 }
 
 RunFolder::RunFolder(const std::string& path)
-    : path_(WithoutSlash(path)), is_folder_(IsFolderPath(path)) {}
+    : path_(store::WithoutSlashes(path)), is_folder_(IsFolderPath(path)) {}
 
 std::string RunFolder::PathFor(int64_t step) const {
   return is_folder_ ? absl::StrCat(path_, "/", store::StepFolderName(step)) : path_;
