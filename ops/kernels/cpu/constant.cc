@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "ops/kernels/kernel.h"
 #include "runtime/base/real.h"

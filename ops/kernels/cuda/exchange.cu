@@ -1,5 +1,7 @@
 #include "ops/kernels/cuda/exchange.h"
 
+#include <type_traits>
+
 #include "ops/kernels/cuda/elementwise.cuh"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
