@@ -84,6 +84,10 @@ OpDef ClipScaleDef() {
       check.Fail({"W0310", "", "clip_norm of at least 0", absl::StrCat(in.attrs.Real("clip_norm")),
                   "clip_norm: 1"});
     }
+    if (!(in.attrs.Real("loss_scale", 1) > 0)) {
+      check.Fail({"W0310", "", "loss_scale above 0", absl::StrCat(in.attrs.Real("loss_scale", 1)),
+                  "loss_scale: 1"});
+    }
     WEIR_RETURN_IF_ERROR(check.status());
     WEIR_RETURN_IF_ERROR(CheckUpdateRate(in));
     WEIR_RETURN_IF_ERROR(CheckChoice("on_nonfinite", in.attrs.Str("on_nonfinite", "stop"),
@@ -113,7 +117,20 @@ OpDef AdaptLossScaleDef() {
                 .factors = " -> , "};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
     OperandCheck check(in, {"total"});
-    WEIR_RETURN_IF_ERROR(check.Is(0, DType::kF32).Rank(0, 0).status());
+    check.Is(0, DType::kF32).Rank(0, 0);
+    const double growth = in.attrs.Real("growth", 2), backoff = in.attrs.Real("backoff", 0.5);
+    const int64_t interval = in.attrs.Int("growth_interval", 2000);
+    if (!(growth >= 1))
+      check.Fail({"W0310", "", "growth of at least 1", absl::StrCat(growth), "growth: 2"});
+    if (!(backoff > 0 && backoff < 1)) {
+      check.Fail(
+          {"W0310", "", "backoff above 0 and below 1", absl::StrCat(backoff), "backoff: 0.5"});
+    }
+    if (interval < 1) {
+      check.Fail({"W0310", "", "growth_interval of at least 1", absl::StrCat(interval),
+                  "growth_interval: 2000"});
+    }
+    WEIR_RETURN_IF_ERROR(check.status());
     return std::vector<sbp::TensorType>(2, sbp::TensorType{DType::kF32, {}});
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {

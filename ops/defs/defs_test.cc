@@ -291,6 +291,25 @@ TEST(Infer, ErrorsNameTheOperandAndBothShapes) {
               HasSubstr("W0308"));
 }
 
+TEST(Infer, ImpossibleNumbersOfALossScaleAreRefused) {
+  // The ops have two outputs, so the helper for ops with one does not serve.
+  const auto found = [](const std::string& op, Attributes attrs) {
+    const std::vector<sbp::TensorType> types = {Type("f32[]")};
+    return TypesText(OpRegistry::Find(op)->infer({attrs, types, Table()}));
+  };
+  EXPECT_EQ(found("adapt_loss_scale", {}), "f32[], f32[]");
+  EXPECT_THAT(found("adapt_loss_scale", {{"growth", 0.5}}),
+              AllOf(HasSubstr("W0310"), HasSubstr("Try: growth: 2")));
+  for (const double backoff : {0.0, 1.0}) {
+    EXPECT_THAT(found("adapt_loss_scale", {{"backoff", backoff}}),
+                AllOf(HasSubstr("W0310"), HasSubstr("Try: backoff: 0.5")));
+  }
+  EXPECT_THAT(found("adapt_loss_scale", {{"growth_interval", int64_t{0}}}),
+              AllOf(HasSubstr("W0310"), HasSubstr("Try: growth_interval: 2000")));
+  EXPECT_THAT(found("clip_scale", {{"loss_scale", 0.0}}),
+              AllOf(HasSubstr("W0310"), HasSubstr("Try: loss_scale: 1")));
+}
+
 TEST(Infer, ImpossibleCallsOfCachedAttentionAreRefused) {
   // The op has three outputs, so the helper for ops with one does not serve.
   const auto cached = [](const std::string& k, int64_t slots, int64_t window) {

@@ -132,6 +132,18 @@ TEST(ClipScaleTest, ALossScaleIsTakenOff) {
   }
 }
 
+TEST(ClipScaleTest, ALossScaleIsOneNumber) {
+  const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
+  KernelSpec spec;
+  spec.op = "clip_scale";
+  spec.attrs = {{"clip_norm", 1.0}};
+  spec.inputs = {scalar, scalar};
+  spec.outputs = {scalar, scalar};
+  EXPECT_TRUE(KernelRegistry::Create(DeviceOfTests(), spec).ok());
+  spec.inputs[1] = TensorSlice::Whole(DType::kF32, {2});
+  EXPECT_FALSE(KernelRegistry::Create(DeviceOfTests(), spec).ok());
+}
+
 TEST(AdaptLossScaleTest, FollowsTheRuleOfGradScaler) {
   const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
   const Attributes attrs{{"growth", 4.0}, {"backoff", 0.25}, {"growth_interval", int64_t{2}}};

@@ -49,7 +49,10 @@ absl::Status CheckClipScale(const KernelSpec& spec) {
       .Is(check.in(0), DType::kF32, "total")
       .Is(check.out(0), DType::kF32, "scale");
   check.Is(check.out(1), DType::kF32, "norm");
-  if (check.HasIn(1)) check.Is(check.in(1), DType::kF32, "loss_scale");
+  if (check.HasIn(1)) {
+    check.Is(check.in(1), DType::kF32, "loss_scale");
+    check.Expect(check.in(1).num_elements() == 1, "one loss_scale");
+  }
   check.Expect(check.in(0).num_elements() == 1 && check.out(0).num_elements() == 1, "scalars");
   return check.status();
 }
