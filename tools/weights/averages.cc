@@ -3,30 +3,21 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_metadata.h"
 
 namespace weir::weights {
 
 std::string AverageOf(const std::string& weight) { return absl::StrCat(weight, kAverageEnding); }
 
 absl::Status CheckAveragesAreSet(const store::SafetensorsReader& file) {
+  if (!store::StepsBehind(file.metadata()).has_value()) return absl::OkStatus();
   // The first update sets the averages; before, they are zeros.
-  std::string step, updates;
-  if (file.shards() != nullptr) {
-    const store::CheckpointFacts& facts = file.shards()->index().facts;
-    step = absl::StrCat(facts.step);
-    updates = absl::StrCat(facts.optimizer_step);
-  } else {
-    for (const auto& [key, value] : file.metadata()) {
-      if (key == "step") step = value;
-      if (key == "optimizer_step") updates = value;
-    }
-  }
-  if (updates != "0" && !absl::StartsWith(updates, "-")) return absl::OkStatus();
+  const store::CheckpointFacts facts = store::FactsOf(file.metadata());
+  if (facts.optimizer_step > 0) return absl::OkStatus();
   return Rejected({"W0084", file.path(), "averages of at least one update",
-                   absl::StrCat("step ", step, ", before the first update"),
+                   absl::StrCat("step ", facts.step, ", before the first update"),
                    "a later checkpoint, or no --average"});
 }
 

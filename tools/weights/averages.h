@@ -26,7 +26,8 @@ enum class Values : uint8_t { kWeights, kAverages };
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenValues(const std::string& path,
                                                                            Values values);
 
-// Returns W0084 for a file whose averages no update has set, by the step that the file names.
+// Returns W0084 for a file whose averages no update has set, by the step that the file names. A
+// file that names no step is accepted.
 absl::Status CheckAveragesAreSet(const store::SafetensorsReader& file);
 
 }  // namespace weir::weights

@@ -10,6 +10,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_metadata.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/convert_weights.h"
 #include "tools/weights/export_files.h"
 #include "tools/weights/find_weights.h"
@@ -36,11 +38,12 @@ Tensor Counted(Shape shape, float first) {
   return tensor;
 }
 
-SharedFile Written(const std::string& name, const Tensors& tensors) {
+SharedFile Written(const std::string& name, const Tensors& tensors,
+                   const store::Metadata& metadata = {}) {
   std::vector<store::SafetensorsWriter::Entry> entries;
   for (const auto& [tensor, value] : tensors) entries.push_back({tensor, DType::kF32, value.shape});
   const std::string path = TemporaryPath(name);
-  auto writer = store::SafetensorsWriter::Create(path, entries, {}).value();
+  auto writer = store::SafetensorsWriter::Create(path, entries, metadata).value();
   for (size_t i = 0; i < writer->entries().size(); ++i) {
     const std::vector<float>& values = tensors.at(writer->entries()[i].name).values;
     EXPECT_EQ(writer->Write(i, values.data()), absl::OkStatus());
@@ -71,6 +74,22 @@ std::string BytesOf(const std::string& path) {
 }
 
 std::string ErrorText(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(AveragesTest, NoUpdateHasSetThoseOfAFileOfStepZero) {
+  const Tensors tensors = {{"w", Counted({2}, 0)}, {"w/average", Counted({2}, 5)}};
+  const auto opened = [&](const store::Metadata& metadata) {
+    return OpenValues(Written("averages.safetensors", tensors, metadata)->path(), Values::kAverages)
+        .status();
+  };
+  EXPECT_EQ(opened({}), absl::OkStatus()) << "no step is known";
+  EXPECT_EQ(opened({{store::kTrainedStepsKey, "3"}}), absl::OkStatus());
+  EXPECT_EQ(opened({{store::kStepKey, "3"}, {store::kOptimizerStepKey, "1"}}), absl::OkStatus());
+  for (const store::Metadata& metadata :
+       {store::Metadata{{store::kStepKey, "3"}, {store::kOptimizerStepKey, "0"}},
+        store::Metadata{{store::kStepKey, "0"}}}) {
+    EXPECT_THAT(ErrorText(opened(metadata)), HasSubstr("W0084"));
+  }
+}
 
 TEST(NamePatternTest, NumbersAndAnyTextAreCaptured) {
   const NamePattern pattern = NamePattern::Parse("h.{i}.x{j}.{*}.weight").value();
