@@ -1,5 +1,5 @@
-// adamw, sgd, sum_squares and clip_scale: factories of the kernels for CUDA. The CPU's kernels
-// (ops/kernels/cpu/optimizer.cc) say what the results are.
+// adamw, sgd, sum_squares, clip_scale and adapt_loss_scale: factories of the kernels for CUDA. The
+// CPU's kernels (ops/kernels/cpu/optimizer.cc) say what the results are.
 #include "ops/kernels/cuda/optimizer.h"
 
 #include <algorithm>
