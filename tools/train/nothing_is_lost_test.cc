@@ -423,6 +423,19 @@ TEST_F(NothingIsLostTest, ADivergedRunStopsNamesTheTensorAndKeepsWhatWasThere) {
   }
 }
 
+// Such a run leaves out updates that are not finite in any case.
+TEST_F(NothingIsLostTest, ADivergedRunWhoseLossScaleAdaptsIsToldOfAWiderType) {
+  proto::Job job = SmallJob();
+  job.mutable_training()->set_precision(proto::Training::F16);
+  job.mutable_training()->mutable_loss_scale()->set_initial(1);
+  job.mutable_training()->mutable_optimizer()->set_clip_norm(0);
+  job.mutable_training()->mutable_schedule()->set_learning_rate(1e30);
+  const std::string message(Error(job).message());
+  EXPECT_THAT(message, HasSubstr("W0962 at step 2"));
+  EXPECT_THAT(message, HasSubstr("training.precision=BF16"));
+  EXPECT_THAT(message, Not(HasSubstr("--on-nonfinite skip")));
+}
+
 TEST_F(NothingIsLostTest, AStateThatIsNotFiniteIsNamedAndNeverSaved) {
   const proto::Job job = SmallJob();
   options_.save = Path("weights");

@@ -715,7 +715,9 @@ class Trainer {
          absl::StrCat(is_data ? "data without such values, which `weir data show FILE` counts"
                               : "a lower training.schedule.learning_rate, warm-up or "
                                 "training.optimizer.clip_norm=1",
-                      "; or --on-nonfinite skip, which leaves such updates out")});
+                      compiler::LossScaleAdapts(job_.training())
+                          ? "; or training.precision=BF16, which reaches as far as f32"
+                          : "; or --on-nonfinite skip, which leaves such updates out")});
   }
 
   void KeepStopped(const std::string& what, const std::string& path, const absl::Status& status) {
