@@ -343,12 +343,16 @@ class JobGenerator {
 
   // Rules for operations, or for the calls and functions with a letter in their names.
   void DrawPrecisionRules(proto::Job* job) {
+    // A job has f32 and one shorter type.
+    const proto::Training::Precision half = job->training().precision() == proto::Training::F16
+                                                ? proto::Training::F16
+                                                : proto::Training::BF16;
     for (int64_t rules = 1 + Below(3); rules > 0; --rules) {
       proto::PrecisionRule* rule = job->mutable_training()->add_precision_of();
       if (OneIn(2)) rule->add_op(OneOf({"matmul", "*norm*", "add", "softmax*", "embedding", "*"}));
       if (rule->op_size() == 0 || OneIn(3))
         rule->add_pattern(OneOf({"*0*", "*1*", "main", "*a*", "*/*e*", "*.1"}));
-      rule->set_precision(OneIn(2) ? proto::Training::BF16 : proto::Training::F32);
+      rule->set_precision(OneIn(2) ? half : proto::Training::F32);
     }
   }
 
