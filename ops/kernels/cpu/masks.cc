@@ -23,13 +23,9 @@ inline double Number(uint8_t x) { return x; }
 // Calls f with a null pointer to the type that stores elements of `dtype`.
 template <class F>
 void WithStored(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::kF32: return f(static_cast<float*>(nullptr));
-    case DType::kBF16: return f(static_cast<BFloat16*>(nullptr));
-    case DType::kF16: return f(static_cast<Float16*>(nullptr));
-    case DType::kI32: return f(static_cast<int32_t*>(nullptr));
-    case DType::kBool: return f(static_cast<uint8_t*>(nullptr));
-  }
+  if (dtype == DType::kI32) return f(static_cast<int32_t*>(nullptr));
+  if (dtype == DType::kBool) return f(static_cast<uint8_t*>(nullptr));
+  WithRealType(dtype, f);
 }
 
 enum class Relation : uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
@@ -46,8 +42,8 @@ void WithRelation(Relation relation, F&& f) {
   }
 }
 
-// Compares a with b, or with a number. The number of real operands is rounded to f32, as an element
-// would be.
+// Compares a with b, or with a number. The number beside real operands is rounded to f32, whatever
+// type they have.
 class CompareKernel final : public Kernel {
  public:
   CompareKernel(Relation relation, double value, const std::vector<Shape>& operands,

@@ -37,7 +37,7 @@ TEST(CompareTest, IntegersOfAnySizeAreComparedExactly) {
             (std::vector<double>{0, 1, 0}));
 }
 
-TEST(CompareTest, ANumberIsRoundedToTheTypeOfRealElements) {
+TEST(CompareTest, ANumberBesideRealElementsIsRoundedToF32) {
   const TestTensor a = TensorOf(DType::kF32, {1}, {Stored(DType::kF32, 0.1)});
   EXPECT_EQ(RunKernel("equal", {{"value", 0.1}}, {a}, {Mask({1})})[0][0], 1);
 }

@@ -159,6 +159,12 @@ __device__ float SquaresOf(const T* x, int64_t n) {
   return sum;
 }
 
+__device__ inline float SquaresOf(DType dtype, const void* data, int64_t begin, int64_t n) {
+  if (dtype == DType::kBF16) return SquaresOf(static_cast<const Bf16*>(data) + begin, n);
+  if (dtype == DType::kF16) return SquaresOf(static_cast<const F16*>(data) + begin, n);
+  return SquaresOf(static_cast<const float*>(data) + begin, n);
+}
+
 __global__ void SquaresKernel(SquaresWork work) {
   WEIR_SHARED(float, scratch);
   for (int64_t p = blockIdx.x; p < work.num_pieces; p += gridDim.x) {
@@ -168,12 +174,7 @@ __global__ void SquaresKernel(SquaresWork work) {
     const SquaresWork::Tensor& tensor = work.tensors[t];
     const int64_t begin = (piece - tensor.first_piece) * kSquaresPiece;
     const int64_t n = tensor.n - begin < kSquaresPiece ? tensor.n - begin : kSquaresPiece;
-    float sum = tensor.dtype == DType::kBF16
-                    ? SquaresOf(static_cast<const Bf16*>(tensor.data) + begin, n)
-                : tensor.dtype == DType::kF16
-                    ? SquaresOf(static_cast<const F16*>(tensor.data) + begin, n)
-                    : SquaresOf(static_cast<const float*>(tensor.data) + begin, n);
-    sum = BlockSum(sum, scratch);
+    const float sum = BlockSum(SquaresOf(tensor.dtype, tensor.data, begin, n), scratch);
     if (threadIdx.x == 0) work.partials[piece] = sum;
   }
 }
