@@ -47,7 +47,7 @@ bool MovesElements(const Node& node) {
 }
 
 // Real numbers that a cast makes integers of, perhaps after their elements were moved. bf16 holds
-// whole numbers up to 256 alone, so these values stay in f32.
+// whole numbers up to 256 alone, f16 up to 2048, so these values stay in f32.
 class ExactValues {
  public:
   // `results`: results of the function that must be exact, because of what their readers do.

@@ -3,8 +3,7 @@
 // operation fixes, the batch above all, stay open.
 //
 // All real numbers of the model are f32, whatever the precision of the job, and all integers i32 or
-// i64, as asked.
-// Dropout is left out. Thread rule: pure functions, except for writing files.
+// i64, as asked. Dropout is left out. Thread rule: pure functions, except for writing files.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,9 @@
 // conv, conv_transpose and conv_grad_w, over oneDNN.
 //
-// The batch is cut into pieces, and oneDNN computes each piece on one thread, in f32; bf16 operands
-// are widened, and results narrowed. oneDNN's fast kernels want tensors in orders of their own, so
-// each piece is copied into that order and its result back, and the weight is copied once.
+// The batch is cut into pieces, and oneDNN computes each piece on one thread, in f32; operands of
+// bf16 or f16 are widened, and results narrowed. oneDNN's fast kernels want tensors in orders of
+// their own, so each piece is copied into that order and its result back, and the weight is copied
+// once.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -49,7 +50,7 @@ dnnl::primitive_attr UserScratch() {
   return attr;
 }
 
-// A Staged operand is stored plain, as f32 or bf16, and the primitive wants it in f32 in some
+// A Staged operand is stored plain, as f32, bf16 or f16, and the primitive wants it in f32 in some
 // order. The stages between lie in a region of the workspace.
 class Staged {
  public:

@@ -1,4 +1,4 @@
-// Convolutions and pools against plain loops, in f32 and bf16, on every instruction set.
+// Convolutions and pools against plain loops, in f32, bf16 and f16, on every instruction set.
 #include <algorithm>
 #include <cmath>
 
