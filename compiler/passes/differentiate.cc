@@ -202,7 +202,8 @@ class FunctionDifferentiator {
     auto it = grads_.find(value);
     if (it == grads_.end()) return -1;
     std::vector<ops::ValueId>& parts = it->second;
-    // With bf16 or f16, gradients of broadcast operands come in f32, and the sum is then taken in f32.
+    // With bf16 or f16, gradients of broadcast operands come in f32, and the sum is then taken in
+    // f32.
     auto is_f32 = [&](ops::ValueId part) {
       return backward_.values[part].type.dtype == DType::kF32;
     };

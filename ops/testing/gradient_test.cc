@@ -1,7 +1,7 @@
 // Gradient tests: for every case of a differentiable op, the graph that its gradient function
 // builds, run on the kernels, equals central finite differences of the op itself. The same graph in
-// bf16 or f16 comes near the graph in f32. WEIR_TEST_DEVICE names the kind of device that runs the graph
-// (ops/kernels/testing/kernel_trial.h); the CPU runs the op for the differences.
+// bf16 or f16 comes near the graph in f32. WEIR_TEST_DEVICE names the kind of device that runs the
+// graph (ops/kernels/testing/kernel_trial.h); the CPU runs the op for the differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
