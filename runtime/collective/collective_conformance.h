@@ -358,8 +358,10 @@ TEST_P(CollectiveConformance, SumsHaveTheSameBitsOnAllRanks) {
       if (status.ok()) status = seat->Finish(communicator.get());
       ASSERT_EQ(status, absl::OkStatus());
       const std::vector<double> found = Get(seat, at, dtype, kCount);
-      // A sum of bf16 may be rounded at each of its additions.
-      const double unit = dtype == DType::kF32 ? 1e-6 : 1.0 / 128;
+      // A sum of bf16 or f16 may be rounded at each of its additions.
+      const double unit = dtype == DType::kF32    ? 1e-6
+                          : dtype == DType::kBF16 ? 1.0 / 128
+                                                  : 1.0 / 1024;
       for (int64_t i = 0; i < kCount; ++i)
         ASSERT_NEAR(found[i], sums[i], size_of_terms[i] * unit * size_) << i;
       std::vector<char> bits(words * 4 * size_);
