@@ -93,6 +93,11 @@ struct LossScaleSettings {
   int64_t growth_interval = 2000;
 };
 
+// Returns whether there is a loss scale that adapts.
+inline bool Adapts(const std::optional<LossScaleSettings>& loss_scale) {
+  return loss_scale.has_value() && loss_scale->adapts;
+}
+
 struct TrainingSettings {
   uint64_t seed = 0;
   int zero_stage = 0;                           // 0 to 3

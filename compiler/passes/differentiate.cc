@@ -105,7 +105,7 @@ class FunctionDifferentiator {
     ops::ValueId value = forward_.results[r].value;
     if (!needs_[value]) return;
     const std::optional<LossScaleSettings>& scale = context_.loss_scale;
-    if (r == loss_result_ && !(scale.has_value() && scale->adapts)) {
+    if (r == loss_result_ && !Adapts(scale)) {
       // The loss that an update minimises is the mean over its micro-batches.
       const double factor = scale.has_value() ? scale->factor : 1;
       ops::ValueId seed =

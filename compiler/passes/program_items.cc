@@ -92,7 +92,7 @@ int ProgramItems::Sum(const std::string& name, const std::vector<int>& parts,
 
 int ProgramItems::AddLossScaleFactor() {
   const std::optional<LossScaleSettings>& scale = plan_.settings.training.loss_scale;
-  if (!scale.has_value() || !scale->adapts) return -1;
+  if (!Adapts(scale)) return -1;
   Variable variable;
   variable.name = "loss_scale/factor";
   variable.slot_of = "loss_scale";

@@ -40,12 +40,6 @@ Attributes FactorAttributes(const UpdateRate& updates) {
   return attrs;
 }
 
-// A loss scale that adapts deals with gradients that are not finite.
-bool AdaptsLossScale(const LogicalPlan& plan) {
-  const std::optional<LossScaleSettings>& scale = plan.settings.training.loss_scale;
-  return scale.has_value() && scale->adapts;
-}
-
 }  // namespace
 
 sbp::Layout AllPartial(const sbp::Mesh& mesh) {
@@ -123,7 +117,7 @@ void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder) {
   std::vector<ops::ValueId> args = {builder->AddArg("norm2", Scalar(), everywhere)};
   Attributes attrs = FactorAttributes(plan.updates);
   attrs.Set("clip_norm", plan.settings.training.clip_norm);
-  if (AdaptsLossScale(plan)) {
+  if (Adapts(plan.settings.training.loss_scale)) {
     args.push_back(builder->AddArg("factor", Scalar(), everywhere));
     attrs.Set("on_nonfinite", std::string("skip"));
   } else if (plan.settings.training.loss_scale.has_value()) {
@@ -144,7 +138,7 @@ void BuildSampleFactor(const LogicalPlan& plan, FunctionBuilder* builder) {
   const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
   Attributes attrs = FactorAttributes(WithoutDelay(plan.updates));
   attrs.Set("clip_norm", 0.0);
-  if (AdaptsLossScale(plan)) attrs.Set("on_nonfinite", std::string("skip"));
+  if (Adapts(plan.settings.training.loss_scale)) attrs.Set("on_nonfinite", std::string("skip"));
   builder->AddResult(builder->Emit("clip_scale", {arg}, {{Scalar(), everywhere}}, attrs)[0],
                      Frequency::kMicroBatch);
 }

@@ -17,8 +17,9 @@
 //
 // In any other way `from` and `to` do not overlap. Addresses are multiples of the element's size;
 // multiples of 16 bytes are faster. A count of 0 is an operation like any other, which moves
-// nothing. A combine is a sum or a maximum of f32, bf16 or i32, and its bits are the same on all
-// ranks. How a sum is associated, and how often a bf16 sum is rounded, is the library's choice.
+// nothing. A combine is a sum or a maximum of f32, bf16, f16 or i32, and its bits are the same on
+// all ranks. How a sum is associated, and how often a sum of bf16 or f16 is rounded, is the
+// library's choice.
 //
 // Order: all ranks of a group issue the same operations in the same order, with the same counts and
 // types. Ranks that share several groups issue the operations of all of these groups in one order.

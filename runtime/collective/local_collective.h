@@ -1,7 +1,8 @@
 // The reference for collectives: the ranks are threads of one process, and their memory is memory
 // of the host, as that of an emulated CUDA device is. A sum has the CPU's bits: ranks are combined
 // in pairs in the group's order, as the sources of an ExchangeRegion are (runtime/base/transfer),
-// in f32, and a bf16 sum is rounded once. A maximum of f32 or bf16 is NaN if one of its terms is.
+// in f32, and a sum of bf16 or f16 is rounded once. A maximum of real numbers is NaN if one of its
+// terms is.
 //
 // A stream without a handle is the calling thread, where an operation is done on return. Another
 // stream is an EmulatedStream, which tries the operation until all ranks of the group have come. So

@@ -8,8 +8,8 @@
 // thousand operations ahead of a peer.
 //
 // An all-to-all is a group of sends and receives, as in NCCL's own guide, because the call for it
-// is younger than the versions that Weir takes. The association of sums is NCCL's, and bf16 sums
-// are rounded at each addition.
+// is younger than the versions that Weir takes. The association of sums is NCCL's, and sums
+// of bf16 and f16 are rounded at each addition.
 //
 // Thread rule: as collective.h. NCCL is not safe for two threads of one device, so calls from a
 // second thread are refused (W0951) without a call of NCCL; another thread sets the stop flag.
