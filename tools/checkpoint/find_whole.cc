@@ -35,11 +35,6 @@ std::optional<Named> Split(const std::string& folder) {
   return Named{store::FolderAround(folder), *step};
 }
 
-std::string PassedOver(const std::string& folder, const absl::Status& status) {
-  return absl::StrCat("the checkpoint ", folder,
-                      " is damaged and is passed over: ", status.message());
-}
-
 // Returns an error as a part of another error, which has its own advice.
 std::string WithoutAdvice(const absl::Status& status) {
   std::optional<Problem> problem = ProblemOf(status);
@@ -60,14 +55,10 @@ absl::StatusOr<WholeCheckpoint> NewestOf(const std::string& directory,
     const absl::Status whole = CheckWhole(folder);
     if (absl::IsInvalidArgument(whole)) return whole;
     if (!whole.ok()) {
-      warnings.push_back(PassedOver(folder, whole));
+      warnings.push_back(PassedOverText(folder, whole));
       continue;
     }
-    if (step != newest) {
-      warnings.push_back(absl::StrCat("the run goes on from ", folder,
-                                      ", which is whole, and does ", Plural(newest - step, "step"),
-                                      " again"));
-    }
+    if (step != newest) warnings.push_back(GoesOnFromText(folder, newest - step));
     return WholeCheckpoint{folder, std::move(warnings)};
   }
   return Damaged({"W0725", directory, "a checkpoint that is whole",
@@ -89,6 +80,16 @@ absl::Status CheckWhole(const std::string& folder) {
   if (ContentsAreHere(*shards, kContentsReadMax))
     options.depth = TransitionOptions::Depth::kContents;
   return CheckTransition(*shards, options);
+}
+
+std::string PassedOverText(const std::string& folder, const absl::Status& damage) {
+  return absl::StrCat("the checkpoint ", folder,
+                      " is damaged and is passed over: ", damage.message());
+}
+
+std::string GoesOnFromText(const std::string& folder, int64_t steps_again) {
+  return absl::StrCat("the run goes on from ", folder, ", which is whole, and does ",
+                      Plural(steps_again, "step"), " again");
 }
 
 absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory) {

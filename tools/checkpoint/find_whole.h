@@ -23,6 +23,11 @@ struct WholeCheckpoint {
   // For people: which newer checkpoints are passed over, and why. Empty: the one that was wanted.
   std::vector<std::string> warnings;
 };
+// Return such warnings: that the damaged checkpoint in `folder` is passed over, and that the run
+// goes on from that in `folder` instead, so many steps before the one that was wanted.
+std::string PassedOverText(const std::string& folder, const absl::Status& damage);
+std::string GoesOnFromText(const std::string& folder, int64_t steps_again);
+
 // Returns the checkpoint that `latest` of the folder of a run names if that one is whole, else the
 // newest whole one before it, or of all if `latest` names none. kNotFound (W0711): the folder has
 // no committed checkpoint. kDataLoss (W0725): none is whole. kInvalidArgument: see CheckWhole.

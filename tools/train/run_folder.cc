@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_index.h"
 #include "tools/train/output_paths.h"
 
@@ -123,15 +122,11 @@ checkpoint::WholeCheckpoint RunFolder::GoBackToWhole() {
     const absl::Status status = is_folder_ ? checkpoint::CheckWhole(last->path) : absl::OkStatus();
     if (status.ok()) {
       whole.path = last->path;
-      if (step < newest) {
-        whole.warnings.push_back(absl::StrCat("the run goes on from ", whole.path,
-                                              ", which is whole, and does ",
-                                              Plural(newest - step, "step"), " again"));
-      }
+      if (step < newest)
+        whole.warnings.push_back(checkpoint::GoesOnFromText(whole.path, newest - step));
       break;
     }
-    whole.warnings.push_back(absl::StrCat("the checkpoint ", last->path,
-                                          " is damaged and is passed over: ", status.message()));
+    whole.warnings.push_back(checkpoint::PassedOverText(last->path, status));
   }
   return whole;
 }
