@@ -42,7 +42,8 @@ Metadata CheckpointMetadataOf(const CheckpointFacts& facts) {
   if (facts.cursor.has_value()) {
     metadata[kSamplesKey] = absl::StrCat(facts.cursor->samples);
     metadata[kSeedKey] = absl::StrCat(facts.cursor->seed);
-    metadata[kSamplesPerEpochKey] = absl::StrCat(facts.cursor->samples_per_epoch);
+    if (facts.cursor->samples_per_epoch > 0)
+      metadata[kSamplesPerEpochKey] = absl::StrCat(facts.cursor->samples_per_epoch);
     AddText(kDataKey, facts.cursor->data, &metadata);
   }
   for (const RandomKey& key : facts.keys)

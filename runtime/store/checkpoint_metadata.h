@@ -7,7 +7,7 @@
 //   optimizer_step, schedule, job, job_id, plan_id
 //   samples, seed, samples_per_epoch, data
 //                              the data cursor. A cursor has the first two; the others are in
-//                              exports
+//                              exports, the third one only if the data has an end
 //   key:NAME                   the key of random numbers of that name, in exports
 //
 // The checksum of the header (safetensors.h) takes the place of the seals of an index.

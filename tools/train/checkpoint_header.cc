@@ -13,14 +13,13 @@ namespace weir::train {
 
 std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step,
                                                       int64_t samples) {
-  return {{"format", "weir"},
-          {"job", job.name()},
-          {store::kStepKey, absl::StrCat(step)},
-          {store::kOptimizerStepKey,
-           absl::StrCat(compiler::UpdateRateOf(job.training()).OptimizerStep(step))},
-          {store::kSamplesKey, absl::StrCat(samples)},
-          {store::kSeedKey, absl::StrCat(job.training().seed())},
-          {store::kScheduleKey, ScheduleText(job)}};
+  store::CheckpointFacts facts;
+  facts.job = job.name();
+  facts.step = step;
+  facts.optimizer_step = compiler::UpdateRateOf(job.training()).OptimizerStep(step);
+  facts.schedule = ScheduleText(job);
+  facts.cursor = store::DataCursor{samples, 0, job.training().seed(), ""};
+  return store::CheckpointMetadataOf(facts);
 }
 
 std::map<std::string, std::string> WeightsMetadata(const proto::Job& job, int64_t step) {
