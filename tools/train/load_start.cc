@@ -1,6 +1,5 @@
 #include "tools/train/load_start.h"
 
-#include <map>
 #include <memory>
 #include <utility>
 

@@ -72,7 +72,8 @@ class RunFolder {
   checkpoint::WholeCheckpoint GoBackToWhole();
 
   // Returns the present path of a checkpoint which lay in the folder when the run began. Any other
-  // path is returned as it is.
+  // path is returned as it is. Once a checkpoint is in a new folder, the run has lost the old one,
+  // and the path is returned as it is.
   std::string PresentPathOf(const std::string& checkpoint) const;
 
  private:

@@ -688,8 +688,9 @@ class Trainer {
   }
 
   // No update has been made since the norm of the gradients was not finite, so the weights are
-  // those before that step. Earlier files stay as they are, and the weights go into new files
-  // beside them.
+  // those before that step. With a loss scale that adapts, the bad update alone was left out, and
+  // the weights are those of the last step. Earlier files stay as they are, and the weights go into
+  // new files beside them.
   absl::Status EndAtNonfinite() {
     const NonfiniteStep& bad = *nonfinite_.first();
     const int64_t ran = result_.steps_done;
