@@ -346,8 +346,8 @@ void SayHowToGoOn(const CliContext& context, const TrainArguments& arguments, On
 
 // Decides after a failure of a process whether all processes start again, and says so. If they do,
 // then the next start resumes the last checkpoint of the run, or begins as this start has begun.
-bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& standing,
-                 Failures* failures, train::TrainOptions* options, OngoingRun* run) {
+bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failures* failures,
+                 train::TrainOptions* options, OngoingRun* run) {
   if (run->signals->interrupted().load()) {
     failures->is_ended_by_signal = true;
     const std::string last = LastCheckpoint(*run, *options);
@@ -358,10 +358,10 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
     return false;
   }
   const bool is_noted = report.time_ns == failures->last.time_ns;
-  const std::string refusal =
-      is_noted ? failures->refusal
-               : failures->policy.Note({report.who, report.what, report.where, standing.steps_done,
-                                        report.time_ns / 1'000'000});
+  const std::string refusal = is_noted
+                                  ? failures->refusal
+                                  : failures->policy.Note({report.who, report.what, report.where,
+                                                           steps_done, report.time_ns / 1'000'000});
   if (!refusal.empty()) {
     Tell(absl::StrCat("the job does not start again: ", refusal), run);
     return false;
@@ -378,12 +378,12 @@ bool StartsAgain(const launch::FailureReport& report, const train::RunStanding& 
   }
   failures->is_recovering = false;
   failures->changed.reset();  // all processes start on the mesh that the job has now
-  Tell(absl::StrCat("WARNING: restart ", failures->restarts, " after step ", standing.steps_done,
+  Tell(absl::StrCat("WARNING: restart ", failures->restarts, " after step ", steps_done,
                     ": the job goes on from ", from),
        run);
   if (run->live != nullptr)
     run->live->ReportRestart(
-        {failures->restarts, standing.steps_done, report.text, std::move(earlier_reports)});
+        {failures->restarts, steps_done, report.text, std::move(earlier_reports)});
   const int64_t failed_ns = report.time_ns;
   options->before_steps = [run, failed_ns] {
     run->signals->KeepGoing();
@@ -523,8 +523,6 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   // it was before the mesh last began to grow.
   proto::Job started, before, smaller;
   fleet::FleetOptions started_on, smaller_on;
-  train::RunStanding standing;
-  options.standing = &standing;
   train::RunSoFar so_far;
   options.so_far = &so_far;
   const ShrinkJob shrink =
@@ -600,7 +598,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     SayWhyItEnded(trained.status(), failures, &report, run);
     if (report.text.empty()) break;
     processes.lost_hosts = run->fleet->LostHosts();
-    if (restarts && StartsAgain(report, standing, &failures, &options, run)) {
+    if (restarts && StartsAgain(report, so_far.Whole().steps_done, &failures, &options, run)) {
       const absl::Status fits = MakeSmallerForRestart(arguments, written, &processes, &read, run);
       if (!fits.ok()) {
         trained = fits;

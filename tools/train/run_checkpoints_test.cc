@@ -32,6 +32,7 @@
 #include "tools/train/job_data.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/progress.h"
+#include "tools/train/run_so_far.h"
 #include "tools/train/state_copy.h"
 #include "tools/train/trainer.h"
 #include "tools/train/write_pace.h"
@@ -203,13 +204,13 @@ TEST_F(RunCheckpointsTest, AFolderHasTheNewestAndEveryFourthAndEqualsTheFile) {
 }
 
 TEST_F(RunCheckpointsTest, ARunThatIsDoneStandsAtItsLastCheckpoint) {
-  RunStanding standing;
+  RunSoFar so_far;
   RunFolder folder(options_.checkpoint);
-  options_.standing = &standing;
+  options_.so_far = &so_far;
   options_.folder = &folder;
   options_.checkpoint_every = 3;
   Run(SmallJob("dp=2"));
-  EXPECT_EQ(standing.steps_done, kSteps);
+  EXPECT_EQ(so_far.Whole().steps_done, kSteps);
   ASSERT_TRUE(folder.Last().has_value());
   EXPECT_EQ(folder.Last()->step, kSteps);
   EXPECT_THAT(folder.Last()->path, HasSubstr("step-000000008"));
@@ -489,10 +490,10 @@ class RunOfTwoAttemptsTest : public RunCheckpointsTest {
   // Returns the step after which the second attempt goes on.
   int64_t RunAgain() {
     options_.resume = run_.GoBackToWhole().path;
-    RunStanding standing;
-    options_.standing = &standing;
+    RunSoFar so_far;
+    options_.so_far = &so_far;
     std::optional<int64_t> began;
-    options_.before_steps = [&] { began = standing.steps_done; };
+    options_.before_steps = [&] { began = so_far.Whole().steps_done; };
     EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
     return began.value_or(-1);
   }

@@ -82,7 +82,9 @@ class Trainer {
       status = Recover();
       if (status.ok()) status = RunToEnd();
     }
-    NoteStanding();  // ranks may be lost as late as when files are written, or processes end
+    // Ranks may be lost as late as when files are written, or processes end. A checkpoint on its
+    // way is from before that, and may be the last good one.
+    checkpoints_.Await();
     result_.checkpoints = checkpoints_.totals();
     run_.Note(result_);
     progress_.Finish();
@@ -92,20 +94,12 @@ class Trainer {
   }
 
  private:
-  // Tells who may start the run again where the run stands after a failure.
-  void NoteStanding() {
-    // A checkpoint on its way is from before a failure, and may be the last good one.
-    checkpoints_.Await();
-    if (options_.standing != nullptr) options_.standing->steps_done = result_.steps_done;
-  }
-
   absl::Status Open() {
     WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(job_, options_, {}));
     const bool starts_again = options_.folder != nullptr && options_.folder->has_begun();
     WEIR_RETURN_IF_ERROR(checkpoints_.Claim());
     result_.steps_done = prepared.first_step;
     run_.Begin(result_.steps_done);
-    if (options_.standing != nullptr) *options_.standing = {result_.steps_done};
     if (!options_.metrics.empty()) {
       const auto begin =
           result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;

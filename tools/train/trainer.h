@@ -38,11 +38,6 @@ namespace weir::train {
 using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(
     const proto::Job& job, const RunnerOptions& options)>;
 
-// Where a run stands when it fails, for who starts the run again.
-struct RunStanding {
-  int64_t steps_done = 0;  // of the run, with the steps before a resume
-};
-
 // A RunRecovery is how a run goes on after it has lost ranks.
 struct RunRecovery {
   int64_t step = 0;        // steps done, from which it goes on
@@ -90,8 +85,8 @@ struct TrainOptions {
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   // Steps between two comparisons of the ranks' replicas of weights; 0: never.
   int64_t check_replicas = 100;
-  RunStanding* standing = nullptr;  // set as the run ends; may be null
-  // What earlier starts of the run have done; this start is added. Null: there are none.
+  // What earlier starts of the run have done; this start is added, also if it fails. Null: there
+  // are none.
   RunSoFar* so_far = nullptr;
   // Called once everything is loaded, before the first step; may be null.
   std::function<void()> before_steps;
