@@ -1,8 +1,7 @@
-// Checks the reports of every step: whether the loss is finite, and the norm of the gradients. With
-// a loss scale that adapts, a report has the scale, and a norm alone that is not finite is no error
-// unless the scale is too small for an overflow. The
+// Checks the reports of every step: whether the loss is finite, and the norm of the gradients. The
 // norm covers every value that reaches a weight: the sum of the squares of all gradients is finite
-// only if each gradient is finite.
+// only if each gradient is finite. With a loss scale that adapts, a report has the scale, and a
+// norm alone that is not finite is no error unless the scale is too small for an overflow.
 //
 //   Look(step) in order, for each reported step -> a line for people; under kStop, first() once
 //   there is such a step
