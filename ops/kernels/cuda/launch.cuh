@@ -131,21 +131,25 @@ void WithStored(DType dtype, F&& f) {
   WithReal(dtype, f);
 }
 
-// Returns element i of `data`, whose type is real.
+// Returns element i of `data`, whose type is real. The half types share a load: with a branch for
+// each type, unrolled loops take minutes and gigabytes to compile.
 __device__ inline float RealAt(DType dtype, const void* data, int64_t i) {
-  if (dtype == DType::kBF16) return ToFloat(static_cast<const Bf16*>(data)[i]);
-  if (dtype == DType::kF16) return ToFloat(static_cast<const F16*>(data)[i]);
-  return static_cast<const float*>(data)[i];
+  if (dtype == DType::kF32) return static_cast<const float*>(data)[i];
+  const uint16_t bits = static_cast<const uint16_t*>(data)[i];
+  const float of_bf16 = ToFloat(Bf16{bits}), of_f16 = ToFloat(F16{bits});
+  return dtype == DType::kBF16 ? of_bf16 : of_f16;
 }
 // Sets element i of `data`, whose type is real, to `value`, rounded.
 __device__ inline void StoreAt(DType dtype, void* data, int64_t i, float value) {
-  if (dtype == DType::kBF16) {
-    Store(&static_cast<Bf16*>(data)[i], value);
-  } else if (dtype == DType::kF16) {
-    Store(&static_cast<F16*>(data)[i], value);
-  } else {
+  if (dtype == DType::kF32) {
     static_cast<float*>(data)[i] = value;
+    return;
   }
+  Bf16 bf16;
+  F16 f16;
+  Store(&bf16, value);
+  Store(&f16, value);
+  static_cast<uint16_t*>(data)[i] = dtype == DType::kBF16 ? bf16.bits : f16.bits;
 }
 
 // N elements that are loaded and stored by one access of N * sizeof(T) bytes, to which the address
