@@ -225,8 +225,7 @@ std::string JobCosts::Text() const {
     case Source::kFile: return absl::StrCat("the costs of ", path_);
     case Source::kGpuDefaults:
       return "a roofline of an H100 by its data sheet, not measured: 989 TFLOP/s bf16 and f16 at "
-             "65 %, 67 "
-             "TFLOP/s f32, 3.35 TB/s at 85 %, 5 us per launch";
+             "65 %, 67 TFLOP/s f32, 3.35 TB/s at 85 %, 5 us per launch";
     case Source::kDefaults: break;
   }
   return "the default costs, those of a server's core, not of this machine";
