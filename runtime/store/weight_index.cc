@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
@@ -125,6 +126,13 @@ std::string IndexOfShard(const std::string& path) {
       !absl::ConsumeSuffix(&stem, "-"))
     return "";
   return absl::StrCat(stem, kWeightEnding, kIndexEnding);
+}
+
+int64_t FilesOfShard(const std::string& path) {
+  if (IndexOfShard(path).empty()) return 1;
+  absl::string_view stem = absl::StripSuffix(path, kWeightEnding);
+  int64_t files = 0;
+  return absl::SimpleAtoi(stem.substr(stem.size() - kDigits), &files) && files > 0 ? files : 1;
 }
 
 std::vector<std::string> ShardsBeside(const std::string& index_path) {

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/weight_index.h"
 #include "tools/cli/cli_testing.h"
 
 namespace weir::cli {
@@ -17,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class CheckpointVerbsTest : public ::testing::Test {
@@ -136,6 +138,28 @@ TEST_F(CheckpointVerbsTest, AStepThatIsNotThereNamesThoseThatAre) {
                         HasSubstr("Try: a committed checkpoint by its own path, " + run() +
                                   "/step-000000003")));
     }
+  }
+}
+
+TEST_F(CheckpointVerbsTest, OneFileOfAnExportIsNotTakenForAllOfThem) {
+  const std::string index = Path("m.safetensors.index.json");
+  ASSERT_EQ(
+      Weir({"checkpoint", "export", run(), "-o", Path("m.safetensors"), "--max-shard-size", "100"})
+          .code,
+      0);
+  EXPECT_THAT(Weir({"checkpoint", "verify", index}).out, Not(HasSubstr("note:")));
+  const std::string one = store::ShardsBeside(index)[1];
+  const std::string what =
+      "one of the " + std::to_string(store::ShardsBeside(index).size()) + " files of " + index;
+  const Outcome verified = Weir({"checkpoint", "verify", one});
+  EXPECT_EQ(verified.code, 0);
+  EXPECT_THAT(verified.out, AllOf(HasSubstr("in 1 file, step 3"),
+                                  HasSubstr("note: the file is " + what + "; the others")));
+  for (const char* verb : {"export", "import", "edit"}) {
+    const Outcome refused = Weir({"checkpoint", verb, one, "-o", Path("whole")});
+    EXPECT_EQ(refused.code, 65);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("W0047 at " + one), HasSubstr("found " + what)));
+    EXPECT_FALSE(std::filesystem::exists(Path("whole")));
   }
 }
 

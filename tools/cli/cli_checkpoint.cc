@@ -72,6 +72,22 @@ absl::Status VerifyHere(const checkpoint::OpenTensors& opened, CliContext* conte
   return absl::OkStatus();
 }
 
+// Returns "one of the 6 files of X.safetensors.index.json" if the path is that of one file of an
+// export to several, else "".
+std::string OneOfSeveral(const std::string& path) {
+  const int64_t files = store::FilesOfShard(path);
+  if (files == 1) return "";
+  return absl::StrCat("one of the ", files, " files of ", store::IndexOfShard(path));
+}
+
+// One file of an export has some of the tensors, and would pass for all of them under another name.
+absl::Status CheckIsNotOneOfSeveral(const std::string& path) {
+  const std::string found = OneOfSeveral(path);
+  if (found.empty()) return absl::OkStatus();
+  return Rejected({"W0047", path, "a file of all tensors, or the index of such files", found,
+                   store::IndexOfShard(path)});
+}
+
 absl::Status VerifyOne(const std::string& path, const CheckpointArguments& arguments,
                        CliContext* context) {
   if (arguments.only_here) {
@@ -82,6 +98,8 @@ absl::Status VerifyOne(const std::string& path, const CheckpointArguments& argum
   const store::CheckpointShards* const shards = opened.reader->shards();
   *context->out << (shards == nullptr ? path : shards->folder())
                 << ": sound: " << checkpoint::SummaryText(opened) << "\n";
+  if (const std::string one = OneOfSeveral(opened.reader->path()); !one.empty())
+    *context->out << "note: the file is " << one << "; the others are not checked\n";
   return absl::OkStatus();
 }
 
@@ -139,6 +157,7 @@ absl::Status Export(const CheckpointArguments& arguments, CliContext* context) {
                      absl::StrCat(static_cast<int64_t>(arguments.file_bytes_max)), "5GiB"});
   }
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::Open(arguments.path));
+  WEIR_RETURN_IF_ERROR(CheckIsNotOneOfSeveral(from.reader->path()));
   WEIR_RETURN_IF_ERROR(train::CheckOutputIsNoInput("-o", arguments.out,
                                                    from.reader->shards() == nullptr
                                                        ? store::FilesOfWeights(from.reader->path())
@@ -176,6 +195,7 @@ absl::Status CheckOut(const CheckpointArguments& arguments) {
 // no place.
 absl::StatusOr<checkpoint::OpenTensors> OpenSource(const CheckpointArguments& arguments) {
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors from, checkpoint::Open(arguments.path));
+  WEIR_RETURN_IF_ERROR(CheckIsNotOneOfSeveral(from.reader->path()));
   WEIR_RETURN_IF_ERROR(
       checkpoint::CheckPlace(arguments.out, from.facts.step, arguments.existing()));
   return checkpoint::OpenSound(arguments.path);
