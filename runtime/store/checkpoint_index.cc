@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/stored_dtype.h"
 
@@ -25,10 +26,7 @@ constexpr size_t kTensorsMax = 100'000, kFilesMax = 100'000, kAxesMax = 16;
 
 absl::Status DamagedIndex(const std::string& where, const std::string& expected,
                           const std::string& found) {
-  return Damaged(
-      {"W0710", where, expected, found,
-       "`weir checkpoint verify DIR --all-steps`, which says which checkpoints of the folder "
-       "DIR are sound, or another copy of this one"});
+  return Damaged({"W0710", where, expected, found, ""});
 }
 
 // Messages in memory are larger than in a file, so a file of many empty ones would take much
@@ -363,14 +361,30 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::
   return index;
 }
 
+namespace {
+
+// Adds the advice to the error of a damaged index at `path` (DIR/step-000000120/index.pb).
+absl::Status WithAdvice(const absl::Status& status, const std::string& path) {
+  std::optional<Problem> problem = ProblemOf(status);
+  if (!absl::IsDataLoss(status) || !problem.has_value()) return status;
+  problem->hint = AnotherCheckpoint(FolderAround(path)) + ", or another copy of this one";
+  return ErrorOf(status.code(), *problem);
+}
+
+}  // namespace
+
 absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& path, FileSystem* files) {
   WEIR_ASSIGN_OR_RETURN(const FileBytes file, files->Map(path, "index of a checkpoint"));
   if (file.size > kIndexBytesMax) {
-    return DamagedIndex(path, absl::StrCat("an index of at most ", kIndexBytesMax, " bytes"),
-                        absl::StrCat(file.size, " bytes"));
+    return WithAdvice(
+        DamagedIndex(path, absl::StrCat("an index of at most ", kIndexBytesMax, " bytes"),
+                     absl::StrCat(file.size, " bytes")),
+        path);
   }
-  return DecodeIndex({reinterpret_cast<const char*>(file.data), static_cast<size_t>(file.size)},
-                     path);
+  absl::StatusOr<CheckpointIndex> index =
+      DecodeIndex({reinterpret_cast<const char*>(file.data), static_cast<size_t>(file.size)}, path);
+  if (!index.ok()) return WithAdvice(index.status(), path);
+  return index;
 }
 
 namespace {

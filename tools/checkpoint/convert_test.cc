@@ -276,6 +276,7 @@ TEST_F(ConvertTest, TheListNamesTheLatestAndWhatIsDamaged) {
   EXPECT_THAT(text, HasSubstr("latest"));
   EXPECT_THAT(text, HasSubstr("damaged"));
   EXPECT_THAT(text, HasSubstr("W0710"));
+  EXPECT_THAT(text, HasSubstr("`weir checkpoint verify " + run() + " --all-steps` says which"));
   EXPECT_THAT(text, HasSubstr("`weir checkpoint verify " + run() + " --all-steps` also reads"));
   EXPECT_TRUE(absl::IsNotFound(ListText(folder_.PathFor("none")).status()));
 }

@@ -16,6 +16,7 @@
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/stored_dtype.h"
 #include "runtime/store/weight_index.h"
+#include "tools/checkpoint/find_whole.h"
 
 namespace weir::checkpoint {
 namespace {
@@ -203,8 +204,8 @@ Remains RemainsOf(const std::string& directory) {
     const std::string path = (fs::path(directory) / leftover.name).string();
     if (leftover.kind == store::Leftover::Kind::kWithoutIndex) {
       ++remains.num_damaged;
-      absl::StrAppend(&remains.text, path, ": damaged: ", store::CheckStepIsThere(path).message(),
-                      "\n");
+      absl::StrAppend(&remains.text, path,
+                      ": damaged: ", WithoutAdvice(store::CheckStepIsThere(path)), "\n");
     } else {
       absl::StrAppend(&remains.text, path,
                       ": no checkpoint: ", LeftoverText(leftover.kind, is_in_use), "\n");

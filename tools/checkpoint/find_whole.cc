@@ -35,16 +35,6 @@ std::optional<Named> Split(const std::string& folder) {
   return Named{store::FolderAround(folder), *step};
 }
 
-// Returns an error as a part of another error, which has its own advice.
-std::string WithoutAdvice(const absl::Status& status) {
-  std::optional<Problem> problem = ProblemOf(status);
-  if (!problem.has_value()) return std::string(status.message());
-  problem->hint.clear();
-  std::string text = Format(*problem);
-  while (!text.empty() && text.back() == '.') text.pop_back();
-  return text;
-}
-
 // Returns the first of `steps`, descending, that is whole, and adds to the warnings.
 absl::StatusOr<WholeCheckpoint> NewestOf(const std::string& directory,
                                          const std::vector<int64_t>& steps,
@@ -70,6 +60,15 @@ absl::StatusOr<WholeCheckpoint> NewestOf(const std::string& directory,
 }
 
 }  // namespace
+
+std::string WithoutAdvice(const absl::Status& status) {
+  std::optional<Problem> problem = ProblemOf(status);
+  if (!problem.has_value()) return std::string(status.message());
+  problem->hint.clear();
+  std::string text = Format(*problem);
+  while (!text.empty() && text.back() == '.') text.pop_back();
+  return text;
+}
 
 absl::Status CheckWhole(const std::string& folder) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::CheckpointShards> shards,

@@ -14,6 +14,7 @@
 #include "tools/checkpoint/describe.h"
 #include "tools/checkpoint/diff_checkpoints.h"
 #include "tools/checkpoint/export_safetensors.h"
+#include "tools/checkpoint/find_whole.h"
 #include "tools/checkpoint/open_tensors.h"
 #include "tools/checkpoint/rewrite.h"
 #include "tools/checkpoint/transition.h"
@@ -133,7 +134,8 @@ absl::Status Verify(const CheckpointArguments& arguments, CliContext* context) {
       continue;
     }
     ++num_damaged;
-    *context->out << path << ": damaged: " << status.message() << "\n";
+    // The advice of the error is this command, and the other rows say what is sound.
+    *context->out << path << ": damaged: " << checkpoint::WithoutAdvice(status) << "\n";
     if (context->exit_code == 0) context->exit_code = ExitCode(status);
   }
   num_damaged += SayRemains(arguments.path, context);
