@@ -250,6 +250,17 @@ TEST_F(ConvertTest, AnEditThatFitsNothingNamesTheNearestTensor) {
   EXPECT_THAT(ErrorOfEdit({{}, {}, {"head=F64"}}), HasSubstr("NAME=F32, NAME=BF16 or NAME=F16"));
 }
 
+TEST_F(ConvertTest, AnEditTakesPatternsAndSaysHowTheyAreWritten) {
+  const OpenTensors from = Opened(run());
+  const auto dropped = Apply({{"layers.0.{*}"}, {}, {}}, AllOf(from).value(), run());
+  ASSERT_TRUE(dropped.ok()) << dropped.status();
+  EXPECT_THAT(*dropped, ElementsAre(Key("head")));
+  EXPECT_THAT(ErrorOfEdit({{"layers.0.*"}, {}, {}}),
+              HasSubstr("Try: layers.0.{*}: {*} is any text"));
+  EXPECT_THAT(ErrorOfEdit({{"layers.*.*"}, {}, {}}), HasSubstr("{i} is a number and {*}, once"));
+  EXPECT_THAT(ErrorOfEdit({{"layers.{i"}, {}, {}}), HasSubstr("{i} is a number and {*}, once"));
+}
+
 TEST_F(ConvertTest, ADiffCountsElementsAndSaysHowFarTheyAreApart) {
   store::FolderForTest other{store::FactsForTest(24), {}};
   other.tensors["layers.0.wq"] = {{4, 6}, CountFrom(24, 1.0f)};

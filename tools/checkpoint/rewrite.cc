@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/shard_file.h"
@@ -49,6 +50,9 @@ absl::Status BadEdit(const std::string& where, const std::string& expected,
   return Rejected({"W0722", where, expected, found, hint});
 }
 
+constexpr char kPatterns[] =
+    "a pattern such as layers.{i}.{*}, in which {i} is a number and {*}, once, is any text";
+
 // "PATTERN=VALUE".
 struct PatternAndValue {
   NamePattern pattern;
@@ -58,7 +62,7 @@ struct PatternAndValue {
 absl::StatusOr<NamePattern> ParsePattern(const std::string& flag, const std::string& text) {
   absl::StatusOr<NamePattern> pattern = NamePattern::Parse(text);
   if (pattern.ok()) return pattern;
-  return BadEdit(absl::StrCat(flag, " ", text), "a name, or one with placeholders: layers.{i}.wq",
+  return BadEdit(absl::StrCat(flag, " ", text), absl::StrCat("a name, or ", kPatterns),
                  std::string(pattern.status().message()), "");
 }
 
@@ -87,15 +91,26 @@ std::optional<Matched> Match(const NamePattern& pattern, const std::string& name
   return Matched{*std::move(captures), name.substr(slash)};
 }
 
+// Returns the advice on a text with a bare "*", which is a character like any other; "": none.
+std::string AdviceOnStar(const std::string& text) {
+  const std::string meant = absl::StrReplaceAll(text, {{"{*}", "{*}"}, {"*", "{*}"}});
+  if (meant == text) return "";
+  return NamePattern::Parse(meant).ok()
+             ? absl::StrCat(meant, ": {*} is any text, and * is no more than a *")
+             : kPatterns;
+}
+
 absl::Status FitsNothing(const std::string& flag, const NamePattern& pattern,
                          const std::map<std::string, NewTensor>& tensors, const std::string& path) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors) names.push_back(name);
   const std::string nearest = Nearest(pattern.text(), names);
+  const std::string star = AdviceOnStar(pattern.text());
   return BadEdit(absl::StrCat(flag, " ", pattern.text()), "a pattern that fits a tensor of " + path,
                  "none",
-                 nearest.empty() ? "`weir checkpoint show`, which lists the tensors"
-                                 : "the nearest name is " + nearest);
+                 !star.empty()     ? star
+                 : nearest.empty() ? "`weir checkpoint show`, which lists the tensors"
+                                   : "the nearest name is " + nearest);
 }
 
 absl::Status Drop(const std::string& text, const std::string& path,

@@ -335,14 +335,20 @@ void AddWriters(CLI::App* app, CliContext* context) {
   AddPath(verb, "PATH", &edit->path, kAnyCheckpoint);
   AddPath(verb, "-o,--out", &edit->out, "The folder of the new checkpoint")->type_name("DIR");
   AddOverwrite(verb, &edit->overwrite);
-  verb->add_option("--drop", edit->edits.drop, "Leave these tensors out; may be repeated")
+  verb->add_option(
+          "--drop", edit->edits.drop,
+          "Leave these tensors out; may be repeated. NAME is a name, or a pattern in which "
+          "{i} is a number and {*}, once, is any text: layers.{i}.{*}")
       ->type_name("NAME")
       ->allow_extra_args(false);
-  verb->add_option("--rename", edit->edits.rename,
-                   "Name tensors anew, after --drop; may be repeated")
+  verb->add_option(
+          "--rename", edit->edits.rename,
+          "Name tensors anew, after --drop; may be repeated. OLD is such a name or pattern, "
+          "and NEW may have the {i} and {*} of OLD")
       ->type_name("OLD=NEW")
       ->allow_extra_args(false);
-  verb->add_option("--cast", edit->edits.cast, "Round reals to F32, BF16 or F16; may be repeated")
+  verb->add_option("--cast", edit->edits.cast,
+                   "Round reals to F32, BF16 or F16; may be repeated. NAME is as for --drop")
       ->type_name("NAME=TYPE")
       ->allow_extra_args(false);
   verb->add_option("--add", edit->add,
