@@ -240,7 +240,7 @@ class EndOfTheWork(weir_jobs.JobCase):
             with self.subTest(on_failure=on_failure):
                 ended = self.kill_after_the_last_step(on_failure)
                 self.assertEqual(ended.code, 0, ended.err)
-                self.assertTrue(ended.out.startswith("1 steps, loss "), ended.out)
+                self.assertTrue(ended.out.startswith("1 step, loss "), ended.out)
                 self.assertIn("A process failed after ", ended.err)
                 self.assertIn("first failure: rank 1 (pid ", ended.err)
                 self.assertIn("nothing is lost, and the job does not start again", ended.err)

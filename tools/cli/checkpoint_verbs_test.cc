@@ -169,7 +169,9 @@ TEST_F(CheckpointVerbsTest, DiffEndsWithZeroIfEqualAndOneIfNot) {
   EXPECT_THAT(equal.out, StartsWith("equal"));
   EXPECT_EQ(equal.code, 0);
   const std::string other = Path("other.safetensors");
-  ASSERT_EQ(Weir({"train", job(), "--threads", "1", "--steps", "1", "--save", other}).code, 0);
+  const Outcome trained = Weir({"train", job(), "--threads", "1", "--steps", "1", "--save", other});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out, StartsWith("1 step, loss "));
   const Outcome differs = Weir({"checkpoint", "diff", run(), other});
   EXPECT_THAT(differs.out, HasSubstr("differ"));
   EXPECT_EQ(differs.code, 1);

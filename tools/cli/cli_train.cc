@@ -15,6 +15,7 @@
 #include "compiler/job/check_training.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "tools/checkpoint/find_whole.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
@@ -619,7 +620,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   // The error says why the run ends.
   if (!trained.ok() && has_begun) SayHowToGoOn(*context, arguments, run);
   WEIR_ASSIGN_OR_RETURN(train::TrainResult result, std::move(trained));
-  *context->out << absl::StrFormat("%d steps", result.steps_done);
+  *context->out << Plural(result.steps_done, "step");
   if (const std::optional<double> loss = so_far.last_loss(); loss.has_value()) {
     *context->out << absl::StrFormat(", loss %.6f", *loss);
   } else if (result.steps_here == 0) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/store/batch_position.h"
 #include "runtime/store/checkpoint_metadata.h"
 
@@ -62,24 +63,27 @@ absl::Status CheckResume(const proto::Job& job, const std::string& path,
   const UpdateRate updates = compiler::UpdateRateOf(job.training());
   const int64_t step = header.step;
   if (!updates.IsBetweenUpdates(step) || updates.OptimizerStep(step) != header.optimizer_step) {
+    const int64_t expected = std::max<int64_t>(0, updates.OptimizerStep(step));
     return Rejected(
         {"W0548", path,
          absl::StrCat("a checkpoint of a run with training.update_every ", updates.every,
                       ", update_phase ", updates.phase, " and gradient_delay ", updates.delay,
                       ": after step ", step, " with ",
-                      std::max<int64_t>(0, updates.OptimizerStep(step)),
-                      updates.IsBetweenUpdates(step) ? "" : " and more", " steps of the optimiser"),
-         absl::StrCat(std::max<int64_t>(0, header.optimizer_step), " steps of the optimiser"),
+                      updates.IsBetweenUpdates(step) ? Plural(expected, "step")
+                                                     : absl::StrCat(expected, " and more steps"),
+                      " of the optimiser"),
+         Plural(std::max<int64_t>(0, header.optimizer_step), "step") + " of the optimiser",
          "go on with the numbers that the run had, or start a new one with --init from its "
          "weights"});
   }
   if (step > job.training().steps()) {
-    return Rejected({"W0923", path,
-                     absl::StrCat("a checkpoint of at most ", job.training().steps(),
-                                  " steps, the steps of this run"),
-                     absl::StrCat(step, " steps done"),
-                     absl::StrCat("--steps with a number above ", step,
-                                  ", or --init to start a new run from its weights")});
+    return Rejected(
+        {"W0923", path,
+         absl::StrCat("a checkpoint of at most ", Plural(job.training().steps(), "step"),
+                      ", the length of this run"),
+         Plural(step, "step") + " done",
+         absl::StrCat("--steps with a number above ", step,
+                      ", or --init to start a new run from its weights")});
   }
   return absl::OkStatus();
 }

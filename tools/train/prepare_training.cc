@@ -314,8 +314,8 @@ class Preparation {
     const int64_t samples = SamplesPerStep(job_);
     if (prepared_.sample_offset == 0) return;
     prepared_.notes.push_back(absl::StrCat(
-        "the run goes on after the ", *header.samples, " samples of its first ", header.step,
-        " steps, and a step now has ", samples, samples == 1 ? " sample" : " samples"));
+        "the run goes on after the ", Plural(*header.samples, "sample"), " of its first ",
+        Plural(header.step, "step"), ", and a step now has ", Plural(samples, "sample")));
   }
 
   void WarnOfEarlierCheckpoint() {

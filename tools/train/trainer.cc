@@ -171,7 +171,7 @@ class Trainer {
       progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
     if (result_.steps_done >= steps && !options_.resume.empty()) {
       progress_.Say(absl::StrCat("nothing to train: the checkpoint is of step ", result_.steps_done,
-                                 ", and the job has ", steps, " steps in all (--steps)"));
+                                 ", and the job has ", Plural(steps, "step"), " in all (--steps)"));
     }
   }
 

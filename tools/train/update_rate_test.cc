@@ -256,6 +256,13 @@ TEST_F(UpdateRateTest, ACheckpointOfOtherUpdatesIsRefused) {
   EXPECT_THAT(Error(TextJob({4, 3, 0})), HasSubstr("W0548"));
   EXPECT_THAT(Error(TextJob({1, 0, 0})), HasSubstr("found 3 steps of the optimiser"));
   EXPECT_THAT(Error(TextJob({2, 1, 1})), HasSubstr("W0548"));
+  job.mutable_training()->set_steps(2);
+  options_.resume.clear();
+  options_.checkpoint = TemporaryPath("one.st");
+  Run(job);
+  options_.resume = options_.checkpoint;
+  options_.checkpoint.clear();
+  EXPECT_THAT(Error(TextJob({1, 0, 0})), HasSubstr("found 1 step of the optimiser"));
 }
 
 }  // namespace
