@@ -145,6 +145,10 @@ std::optional<int64_t> StepOfName(const std::string& name) {
   return step;
 }
 
+bool IsOfCheckpoints(const std::string& name) {
+  return absl::StartsWith(name, kStepPrefix) || name == kLatestFile;
+}
+
 std::vector<int64_t> CommittedSteps(const std::string& directory, FileSystem* files) {
   std::vector<int64_t> steps;
   for (const std::string& name : files->NamesIn(directory)) {
@@ -215,7 +219,9 @@ absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, FileSyste
   WEIR_ASSIGN_OR_RETURN(const std::optional<int64_t> step, ReadLatest(path, files));
   if (!step.has_value()) {
     return NoneNamed(files, path, "a checkpoint, or a folder whose `latest` names one",
-                     CommittedText(files, path) + " and no `latest`");
+                     files->KindOf(path) == FileSystem::Kind::kNone
+                         ? "nothing at this path"
+                         : CommittedText(files, path) + " and no `latest`");
   }
   std::string folder = Join(path, StepFolderName(*step));
   if (IsFile(files, Join(folder, kIndexFile))) return folder;

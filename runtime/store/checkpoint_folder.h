@@ -42,6 +42,8 @@ namespace weir::store {
 std::string StepFolderName(int64_t step);
 // Returns the step of such a name; nullopt: the name is another.
 std::optional<int64_t> StepOfName(const std::string& name);
+// Returns whether a name in the folder of a run is that of a step, whole or not, or `latest`.
+bool IsOfCheckpoints(const std::string& name);
 
 // Returns whether `path` is a folder that holds checkpoints or is one checkpoint. A folder of
 // public weights is neither.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -126,6 +127,17 @@ absl::StatusOr<WholeCheckpoint> FindWholeUpTo(const std::string& folder) {
   steps.push_back(named->step);
   std::reverse(steps.begin(), steps.end());
   return NewestOf(named->directory, steps, {});
+}
+
+bool HasNoSteps(const std::string& directory) {
+  std::error_code error;
+  const fs::file_status status = fs::status(store::WithoutSlashes(directory), error);
+  if (status.type() == fs::file_type::not_found) return true;
+  fs::directory_iterator name(directory, error);
+  for (; !error && name != fs::directory_iterator(); name.increment(error)) {
+    if (store::IsOfCheckpoints(name->path().filename().string())) return false;
+  }
+  return !error;
 }
 
 absl::Status CheckNamed(const std::string& folder) {

@@ -39,6 +39,11 @@ absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory);
 // same folder of a run. Errors as of FindWhole.
 absl::StatusOr<WholeCheckpoint> FindWholeUpTo(const std::string& folder);
 
+// Returns whether no run has begun a checkpoint in this folder of a run: the folder has no step, be
+// it whole, damaged or unfinished, and no `latest`. A folder that is not there has none, and one
+// that cannot be listed may have some.
+bool HasNoSteps(const std::string& directory);
+
 // Returns the error of CheckWhole. If there is an earlier checkpoint beside `folder` that is whole,
 // the advice names it.
 absl::Status CheckNamed(const std::string& folder);

@@ -298,5 +298,17 @@ TEST_F(FindWholeTest, WithoutAnyThatIsWholeTheErrorTellsWhatTheNewestLacks) {
   EXPECT_THAT(std::string(FindWhole(empty.path()).status().message()), HasSubstr("W0711"));
 }
 
+TEST_F(FindWholeTest, AFolderHasNoStepsIfNoCheckpointWasEverBegunInIt) {
+  EXPECT_FALSE(HasNoSteps(folder_.path()));
+  const TemporaryFolder empty;
+  EXPECT_TRUE(HasNoSteps(empty.path()));
+  EXPECT_TRUE(HasNoSteps(empty.PathFor("absent/")));
+  empty.Write("metrics.jsonl", "");
+  EXPECT_TRUE(HasNoSteps(empty.path()));
+  EXPECT_FALSE(HasNoSteps(empty.PathFor("metrics.jsonl"))) << "it is no folder";
+  std::filesystem::create_directory(empty.PathFor("step-000000012.partial-0123456789abcdef"));
+  EXPECT_FALSE(HasNoSteps(empty.path()));
+}
+
 }  // namespace
 }  // namespace weir::checkpoint

@@ -373,6 +373,63 @@ TEST_F(CheckTest, ARunInTwoPiecesEndsWithTheBytesOfOne) {
   EXPECT_EQ(ReadFile(pieces), ReadFile(whole));
 }
 
+TEST_F(CheckTest, OneCommandBeginsARunAndGoesOnWithIt) {
+  const TemporaryFolder folder;
+  const std::string job = ImageJob(), run = folder.PathFor("run");
+  const std::string begins = run + "/ has no checkpoint yet: the run begins at step 0\n";
+  const auto with = [&](std::vector<std::string> words, const std::string& resume) {
+    const std::vector<std::string> rest = {job,        "--checkpoint", run + "/",
+                                           "--resume", resume,         "--steps",
+                                           "3",        "--logs",       folder.PathFor("logs")};
+    words.insert(words.end(), rest.begin(), rest.end());
+    return Weir(words);
+  };
+  for (const bool is_there : {false, true}) {
+    SCOPED_TRACE(is_there);
+    if (is_there) std::filesystem::create_directory(run);
+    for (const std::string& resume : {run, run + "/"}) {
+      for (const std::vector<std::string>& verb :
+           {std::vector<std::string>{"check"}, {"train", "--dry-run"}}) {
+        const Outcome begun = with(verb, resume);
+        EXPECT_EQ(begun.code, 0) << begun.err;
+        EXPECT_THAT(begun.err, HasSubstr(begins));
+      }
+    }
+  }
+  const Outcome first = with({"train"}, run + "/");
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr(begins));
+  EXPECT_THAT(first.out, StartsWith("3 steps"));
+  const Outcome second = with({"train"}, run + "/");
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.err, Not(HasSubstr("has no checkpoint yet")));
+  EXPECT_THAT(second.err, HasSubstr(run + "/step-000000003"));
+}
+
+TEST_F(CheckTest, ARunThatFindsNoCheckpointToResumeBeginsOnlyInAFolderWithoutSteps) {
+  const TemporaryFolder folder;
+  const std::string job = ImageJob(), run = folder.PathFor("run/");
+  for (const char* left : {"step-000000003", "step-000000003.partial-0123456789abcdef", "latest"}) {
+    std::filesystem::create_directories(run + left);
+    for (const std::string verb : {"check", "train"}) {
+      SCOPED_TRACE(absl::StrCat(verb, " ", left));
+      const Outcome refused = Weir({verb, job, "--checkpoint", run, "--resume", run});
+      EXPECT_NE(refused.code, 0);
+      EXPECT_THAT(refused.err, AllOf(HasSubstr("W0711"), Not(HasSubstr("begins at step 0"))));
+    }
+    std::filesystem::remove_all(run);
+  }
+  // The folder of another run has to be there.
+  for (const std::string verb : {"check", "train"}) {
+    SCOPED_TRACE(verb);
+    const Outcome refused =
+        Weir({verb, job, "--checkpoint", run, "--resume", folder.PathFor("b/")});
+    EXPECT_NE(refused.code, 0);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("W0711"), HasSubstr("found nothing at this path")));
+  }
+  EXPECT_FALSE(Exists(run));
+}
+
 TEST_F(CheckTest, ARunGoesOnFromAnExportOfAllStatesAsFromItsFolder) {
   const std::string job = ImageJob(), run = PathFor("export_run"),
                     expected = PathFor("export_expected.safetensors");

@@ -93,7 +93,8 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   // The sandbox knows no locks, and makes no files.
   WEIR_RETURN_IF_ERROR(train::TryOutputs(arguments.train.options));
   EnterSandboxOf(read.job, arguments, *context);
-  WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.train.ChooseResume());
+  WEIR_ASSIGN_OR_RETURN(const ResumeNews news, arguments.train.ChooseResume());
+  if (!news.note.empty()) *context->err << news.note << "\n";
   train::PrepareScope scope;
   scope.files = train::PrepareScope::Files::kTried;
   if (arguments.without_data) scope.data = train::PrepareScope::Data::kLeave;
@@ -134,7 +135,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   const compiler::LogicalPlan& plan = *prepared.plans.training;
   const int64_t ranks = plan.places.num_ranks();
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
-  std::vector<std::string> warnings = passed_over;
+  std::vector<std::string> warnings = news.warnings;
   warnings.insert(warnings.end(), prepared.warnings.begin(), prepared.warnings.end());
   if (std::string text = read.costs.MissingDevicesText(ranks); !text.empty())
     warnings.insert(warnings.begin(), std::move(text));

@@ -464,8 +464,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   console::Console* const console = run->console;
   // The checks that read no checkpoint come first.
   WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.options.checkpoint));
-  WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
-  for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
+  WEIR_ASSIGN_OR_RETURN(const ResumeNews news, arguments.ChooseResume());
+  if (!news.note.empty()) console->Say(news.note);
+  for (const std::string& warning : news.warnings) console->Say("WARNING: " + warning);
   launch::SignalWatch* const signals = run->signals;
   BeginRecord(arguments, arguments.job.Title(job), run);
   train::TrainOptions& options = arguments.options;
@@ -646,8 +647,9 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   WEIR_RETURN_IF_ERROR(arguments.CheckReplicas(read.job));
   WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.options.checkpoint));
-  WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> passed_over, arguments.ChooseResume());
-  for (const std::string& warning : passed_over) console->Say("WARNING: " + warning);
+  WEIR_ASSIGN_OR_RETURN(const ResumeNews news, arguments.ChooseResume());
+  if (!news.note.empty()) console->Say(news.note);
+  for (const std::string& warning : news.warnings) console->Say("WARNING: " + warning);
   arguments.options.costs = &read.costs.model();
   arguments.options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   arguments.options.processes = arguments.fleet.processes;

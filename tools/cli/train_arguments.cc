@@ -25,6 +25,7 @@
 #include "tools/sim/product_ways.h"
 #include "tools/train/output_paths.h"
 #include "tools/train/prepare_training.h"
+#include "tools/train/run_folder.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -221,7 +222,9 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
   verb->add_option(
           "--resume", options.resume,
           "Resume from this checkpoint, on any mesh; of a folder, from the one that `latest` "
-          "names, or the newest before it that is whole")
+          "names, or the newest before it that is whole. If it is the folder of --checkpoint and "
+          "has "
+          "none yet, the run begins at step 0")
       ->type_name("PATH")
       ->check(IsPath());
   verb->add_option("--save", options.save, "Write the weights at the end (safetensors)")
@@ -461,17 +464,26 @@ absl::Status TrainArguments::CheckReplicas(const proto::Job& trained) const {
                    "--mesh dp=2, or no --min-devices: then the mesh stays"});
 }
 
-absl::StatusOr<std::vector<std::string>> TrainArguments::ChooseResume() {
+absl::StatusOr<ResumeNews> TrainArguments::ChooseResume() {
+  if (options.resume.empty()) return ResumeNews();
+  const std::string directory = store::WithoutSlashes(options.resume);
+  const bool is_own_folder = train::IsFolderPath(options.checkpoint) &&
+                             directory == store::WithoutSlashes(options.checkpoint);
+  // A scheduler may start one command again and again, and the first start has no checkpoint.
+  if (is_own_folder && checkpoint::HasNoSteps(directory)) {
+    options.resume.clear();
+    return ResumeNews{directory + "/ has no checkpoint yet: the run begins at step 0", {}};
+  }
+  // What ends in a slash names a folder, also if nothing is there.
+  if (!train::IsFolderPath(options.resume)) return ResumeNews();
   std::error_code error;
-  const std::filesystem::path resume = options.resume;
-  if (!std::filesystem::is_directory(resume, error)) return std::vector<std::string>();
-  if (std::filesystem::exists(resume / store::kIndexFile, error)) {
+  if (std::filesystem::exists(std::filesystem::path(options.resume) / store::kIndexFile, error)) {
     WEIR_RETURN_IF_ERROR(checkpoint::CheckNamed(options.resume));
-    return std::vector<std::string>();
+    return ResumeNews();
   }
   WEIR_ASSIGN_OR_RETURN(checkpoint::WholeCheckpoint whole, checkpoint::FindWhole(options.resume));
   options.resume = std::move(whole.path);
-  return std::move(whole.warnings);
+  return ResumeNews{"", std::move(whole.warnings)};
 }
 
 absl::StatusOr<JobToTrain> TrainArguments::Read() {

@@ -62,6 +62,12 @@ struct JobToTrain {
   sim::JobCosts rule_costs;
 };
 
+// What a run with --resume says of the checkpoint from which it goes on, for people.
+struct ResumeNews {
+  std::string note;  // that there is no checkpoint yet; may be empty
+  std::vector<std::string> warnings;
+};
+
 struct TrainArguments : PlannedJobArguments {
   train::TrainOptions options;
   bool averages = false;         // of --init
@@ -97,10 +103,12 @@ struct TrainArguments : PlannedJobArguments {
   absl::StatusOr<JobToTrain> Read();
   // Decides from which checkpoint a run with --resume goes on, which options.resume names then. If
   // --resume names the folder of a run whose last checkpoint is damaged, this is the newest one
-  // that is whole, and the result says so, in warnings. kDataLoss, kNotFound: --resume names a
-  // damaged checkpoint, or a folder without any that is whole. Call before the run writes
-  // checkpoints: it may replace `latest`.
-  absl::StatusOr<std::vector<std::string>> ChooseResume();
+  // that is whole, and the result says so, in warnings. If --resume names the folder of
+  // --checkpoint, and no checkpoint was ever begun in it, then options.resume becomes empty: the
+  // run begins at its beginning, as the note says. kDataLoss, kNotFound: --resume names a damaged
+  // checkpoint, or a folder without any that is whole. Call before the run writes checkpoints: it
+  // may replace `latest`.
+  absl::StatusOr<ResumeNews> ChooseResume();
 };
 
 }  // namespace weir::cli
