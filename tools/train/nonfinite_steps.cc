@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/job/check_training.h"
 #include "tools/train/run_so_far.h"
 
 namespace weir::train {
@@ -19,6 +21,27 @@ constexpr double kLossScaleLeast = 0x1p-20;
 bool IsTold(int64_t number) { return number <= kSkipsTold || (number & (number - 1)) == 0; }
 
 }  // namespace
+
+std::string AdviceOnNonfinite(const proto::Training& training, const std::string& first) {
+  const double fixed_scale = training.loss_scale().fixed();
+  std::string advice;
+  if (absl::StrContains(first, " of the data")) {
+    advice = "data without such values, which `weir data show FILE` counts";
+  } else {
+    // The factor may have multiplied sound gradients beyond the range of f16.
+    if (fixed_scale > 0) {
+      advice = absl::StrCat("a training.loss_scale.fixed below ", fixed_scale,
+                            ", or a loss scale that adapts (without `fixed`); or ");
+    }
+    absl::StrAppend(&advice, training.optimizer().clip_norm() > 0
+                                 ? "a lower training.schedule.learning_rate or warm-up"
+                                 : "a lower training.schedule.learning_rate, warm-up or "
+                                   "training.optimizer.clip_norm=1");
+  }
+  return absl::StrCat(advice, compiler::LossScaleAdapts(training)
+                                  ? "; or training.precision=BF16, which reaches as far as f32"
+                                  : "; or --on-nonfinite skip, which leaves such updates out");
+}
 
 std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
   const StepMetrics& metrics = *report;

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "proto/job.pb.h"
 #include "tools/train/metric_log.h"
 #include "tools/train/on_nonfinite.h"
 
@@ -26,6 +27,11 @@ struct NonfiniteStep {
 };
 
 enum class LossScale : uint8_t { kNoneOrFixed, kAdapts };
+
+// Returns the advice to a run that ends because its loss or its gradients are not finite, the most
+// likely remedy first. `first` is the text of FindFirstTensor (JobRunner::InspectStep) and may be
+// empty.
+std::string AdviceOnNonfinite(const proto::Training& training, const std::string& first);
 
 class RunSoFar;  // run_so_far.h
 

@@ -11,6 +11,7 @@ namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
   const double nan = std::nan(""), inf = INFINITY;
@@ -81,6 +82,24 @@ TEST(NonfiniteStepsTest, AnOverflowOfScaledGradientsIsNoError) {
   unscaled.Look(0, &named_so);
   EXPECT_EQ(unscaled.first_bad_norm(), 0) << "the metric is the model's own";
   EXPECT_EQ(named_so.count("skipped_updates"), 0u);
+}
+
+TEST(NonfiniteStepsTest, AdvisesAFixedLossScaleFirstAndNothingThatIsSet) {
+  proto::Training training;
+  training.set_precision(proto::Training::F16);
+  training.mutable_loss_scale()->set_fixed(1024);
+  training.mutable_optimizer()->set_clip_norm(0.5);
+  EXPECT_EQ(
+      AdviceOnNonfinite(training, "rank 0, forward"),
+      "a training.loss_scale.fixed below 1024, or a loss scale that adapts (without `fixed`); "
+      "or a lower training.schedule.learning_rate or warm-up; or --on-nonfinite skip, which "
+      "leaves such updates out");
+  EXPECT_THAT(AdviceOnNonfinite(training, "x of the data"), StartsWith("data without such values"));
+  training.clear_loss_scale();
+  training.clear_optimizer();
+  EXPECT_EQ(AdviceOnNonfinite(training, ""),
+            "a lower training.schedule.learning_rate, warm-up or training.optimizer.clip_norm=1; "
+            "or training.precision=BF16, which reaches as far as f32");
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -702,17 +701,11 @@ class Trainer {
     WriteTrace();
     SayWhatIsMissing();
     const std::string first = FindFirstTensor(bad);
-    const bool is_data = absl::StrContains(first, " of the data");
     return ErrorOf(
         absl::StatusCode::kOutOfRange,
         {"W0962", absl::StrCat("step ", bad.step + 1), "a finite loss and finite gradients",
          absl::StrCat(bad.found, first.empty() ? "" : "; first not finite: " + first),
-         absl::StrCat(is_data ? "data without such values, which `weir data show FILE` counts"
-                              : "a lower training.schedule.learning_rate, warm-up or "
-                                "training.optimizer.clip_norm=1",
-                      compiler::LossScaleAdapts(job_.training())
-                          ? "; or training.precision=BF16, which reaches as far as f32"
-                          : "; or --on-nonfinite skip, which leaves such updates out")});
+         AdviceOnNonfinite(job_.training(), first)});
   }
 
   void KeepStopped(const std::string& what, const std::string& path, const absl::Status& status) {
