@@ -96,6 +96,17 @@ class Elastic(weir_jobs.FailureCase):
         log = os.path.join(*re.search(r"  logs: (\S+); its own: (\S+)\n", ended.err).groups())
         self.assertTrue(os.path.exists(self.place.path(log)), "the report names a log that is gone: " + ended.err)
 
+    def test_if_all_are_killed_at_once_the_line_names_no_others(self):
+        job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "20")
+        job.wait_for_text("checkpoint of step 20 written")
+        kill(job, "0", "1", "2", "3")
+        job.wait_for_text("a step is done again")
+        ended = job.wait()
+        self.expect_good(ended)
+        self.assertRegex(ended.err, r"recovery 1 after step \d+: the processes of (rank \d and ){3}rank \d start anew, "
+                                    r"and no other lives on")
+        self.assertNotIn("the others live on", ended.err)
+
     def test_random_losses(self):
         seed = weir_jobs.seed()
         print(f"WEIR_TEST_SEED={seed}")

@@ -176,8 +176,10 @@ std::string WhoReplaces(const fleet::Fleet::Replacement& replacement, const Shri
       fleet::ChooseMesh({.may_start_anew = !is_refused,
                          .have_places = replacement.status.ok(),
                          .is_changing = failures->changed.has_value()});
-  if (mesh == fleet::MeshAfterLoss::kStays)
-    return absl::StrCat(replacement.text, ", and the others live on");
+  if (mesh == fleet::MeshAfterLoss::kStays) {
+    return absl::StrCat(replacement.text, replacement.num_others > 0 ? ", and the others live on"
+                                                                     : ", and no other lives on");
+  }
   const absl::StatusOr<std::string> smaller = shrink(replacement);
   if (smaller.ok() && !smaller->empty()) {
     const std::string why = is_refused                 ? failures->refusal

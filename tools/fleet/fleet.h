@@ -170,6 +170,7 @@ class Fleet {
     std::string text;     // if ok: "the process of rank 1 starts anew", for people
     std::string lost;     // "the process of rank 1"
     int num_lost = 0;     // processes
+    int num_others = 0;   // processes that are not lost
     int ranks_left = 0;   // for how many ranks the processes have room that are not lost
     std::set<HostId> lost_hosts;
   };

@@ -266,6 +266,7 @@ Fleet::Replacement Fleet::Foresee() const {
   replacement.ranks_left = NumRanksLeft(workers(), lost, room_of_);
   replacement.lost = processes(names_of_lost);
   replacement.num_lost = static_cast<int>(names_of_lost.size());
+  replacement.num_others = static_cast<int>(workers().size()) - replacement.num_lost;
   replacement.lost_hosts = LostHosts();
   std::vector<std::string> stay;
   std::map<std::pair<HostId, HostId>, std::vector<std::string>> moves;  // by the old and new host

@@ -261,6 +261,7 @@ TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave)
   const Fleet::Replacement lost = fleet_->ForeseeReplacement();
   EXPECT_EQ(lost.lost, "the process of ranks 2-3");
   EXPECT_EQ(lost.ranks_left, 6);
+  EXPECT_EQ(lost.num_others, 3);
   const auto gone = fleet_->BeginEpoch(Fleet::Replace::kNone);
   ASSERT_TRUE(gone.ok()) << gone.status();
   EXPECT_THAT(*gone, ::testing::ElementsAre(WorkerId(1)));
@@ -277,6 +278,19 @@ TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave)
   EXPECT_EQ((*answers)[WorkerId(2)].plan_id(), "worker 2");
   EXPECT_EQ((*answers)[WorkerId(3)].plan_id(), "") << "it has left";
   EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
+}
+
+TEST_F(FleetTest, IfAllProcessesAreLostNoOthersAreForeseen) {
+  options_.recovers = true;
+  Launch(1);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
+  fleet_->ReportLoss();
+  const Fleet::Replacement lost = fleet_->ForeseeReplacement();
+  EXPECT_EQ(lost.num_lost, 1);
+  EXPECT_EQ(lost.num_others, 0);
+  EXPECT_THAT(fleet_->Finish(absl::UnavailableError("all are lost")).text, Not(IsEmpty()));
 }
 
 TEST_F(FleetTest, UntilAStepIsDoneOnTheNewMeshALossIsToldByTheRanksOfTheOld) {
