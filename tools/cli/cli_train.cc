@@ -475,7 +475,13 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   run->folder.emplace(options.checkpoint);
   options.folder = &*run->folder;
   // The path stays that of a folder if somebody renames the folder.
-  if (run->folder->is_folder()) options.checkpoint = run->folder->path() + "/";
+  if (run->folder->is_folder()) {
+    options.checkpoint = run->folder->path() + "/";
+    // The run makes the folder before its first step.
+    std::error_code error;
+    if (!std::filesystem::exists(run->folder->path(), error))
+      signals->RemoveAtThatEnd(run->folder->path());
+  }
   run->first_resume = options.resume;
   run->first_init = options.init;
   options.on_nonfinite = arguments.on_nonfinite == "stop"   ? train::OnNonfinite::kStop

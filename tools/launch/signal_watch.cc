@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +30,10 @@ constexpr size_t kMessageMax = 256;
 char end_message[kMessageMax];
 std::atomic<size_t> end_message_size{0};
 std::atomic<int> end_code{-1};
+// A folder that goes away with that end if it is empty. It is written while has_end_folder is
+// false, and handlers read it when has_end_folder is true: release and acquire order the two.
+char end_folder[PATH_MAX];
+std::atomic<bool> has_end_folder{false};
 // The monotonic times of the last SIGINT, SIGTERM and SIGHUP that count; kNever: there was none.
 constexpr int64_t kNever = -1;
 std::atomic<int64_t> last_interrupt_ns{kNever}, last_terminate_ns{kNever}, last_hangup_ns{kNever};
@@ -38,6 +43,7 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_alw
 void EndIfAsked() {
   const int code = end_code.load(std::memory_order_acquire);
   if (code < 0) return;
+  if (has_end_folder.load(std::memory_order_acquire)) ::rmdir(end_folder);
   // The result does not matter, because the process ends anyway.
   [[maybe_unused]] const ssize_t written =
       ::write(STDERR_FILENO, end_message, end_message_size.load());
@@ -165,7 +171,17 @@ void SignalWatch::EndAtOnce(const std::string& message, int code) {
   if (signal_came.load()) EndIfAsked();
 }
 
-void SignalWatch::KeepGoing() { end_code.store(-1); }
+void SignalWatch::RemoveAtThatEnd(const std::string& folder) {
+  has_end_folder.store(false);
+  if (folder.size() >= sizeof(end_folder)) return;
+  std::memcpy(end_folder, folder.c_str(), folder.size() + 1);
+  has_end_folder.store(true, std::memory_order_release);
+}
+
+void SignalWatch::KeepGoing() {
+  end_code.store(-1);
+  has_end_folder.store(false);
+}
 
 const std::atomic<bool>& SignalWatch::interrupted() const { return signal_came; }
 

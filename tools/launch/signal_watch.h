@@ -55,6 +55,9 @@ class SignalWatch {
   // process with exit code `code`, whatever the process is doing. A signal that has already come
   // does so now.
   void EndAtOnce(const std::string& message, int code);
+  // After EndAtOnce: that end also removes this folder if nothing is in it. A path
+  // of PATH_MAX bytes or more names no folder, and does nothing.
+  void RemoveAtThatEnd(const std::string& folder);
   void KeepGoing();
 
   // From now on, as long as the watch lives, SIGUSR1 and SIGUSR2 are events, too, which Take

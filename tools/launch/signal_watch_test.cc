@@ -1,10 +1,12 @@
 #include "tools/launch/signal_watch.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/temporary_folder_testing.h"
 
 namespace weir::launch {
 namespace {
@@ -147,6 +149,25 @@ TEST(SignalWatchTest, WithNothingToLoseTheFirstSignalEndsTheProcessWithItsMessag
     };
     EXPECT_EXIT(earlier(), ::testing::ExitedWithCode(130), "nothing was written");
   }
+}
+
+TEST(SignalWatchTest, TheFirstSignalAlsoRemovesAFolderIfItIsEmpty) {
+  const TemporaryFolder folder;
+  const std::string made = folder.PathFor("made");
+  auto interrupted = [&] {
+    SignalWatch watch(SecondSignal::kEndsTheProcess);
+    watch.EndAtOnce("nothing was written\n", 130);
+    watch.RemoveAtThatEnd(made);
+    ::raise(SIGTERM);
+    ::_exit(1);
+  };
+  ASSERT_EQ(::mkdir(made.c_str(), 0700), 0);
+  EXPECT_EXIT(interrupted(), ::testing::ExitedWithCode(130), "nothing was written");
+  EXPECT_NE(::access(made.c_str(), F_OK), 0);
+  ASSERT_EQ(::mkdir(made.c_str(), 0700), 0);
+  folder.Write("made/file", "");
+  EXPECT_EXIT(interrupted(), ::testing::ExitedWithCode(130), "nothing was written");
+  EXPECT_EQ(::access((made + "/file").c_str(), F_OK), 0);
 }
 
 TEST(SignalWatchTest, OnceThereIsSomethingToLoseASignalIsAnEventAgain) {
