@@ -143,6 +143,21 @@ class Restart(weir_jobs.FailureCase):
         self.assertRegex(ended.err, rf"{GOES_ON}\S+ train job\.textproto .* --resume checkpoints/{name}\n")
         self.assertIn("text.txt", ended.err.rpartition(GOES_ON)[2], "the reason is the error of the job")
 
+    def test_the_command_that_takes_the_job_up_again_names_a_checkpoint_that_is_whole(self):
+        job = self.start("--checkpoint", "checkpoints/", "--max-restarts", "0")
+        first = self.ask_for_checkpoint(job, 1)
+        second = self.ask_for_checkpoint(job, 2)
+        self.assertNotEqual(first, second)
+        with open(self.place.path(f"checkpoints/{second}/rank-00000.safetensors"), "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 1]))
+        self.kill_when(job, "step 1/")
+        ended = job.wait()
+        self.assertEqual(ended.code, KILLED, ended.err)
+        self.assertRegex(ended.err, rf"{GOES_ON}\S+ train job\.textproto .* --resume checkpoints/{first}\n")
+
     def test_random_kills(self):
         seed = weir_jobs.seed()
         print(f"WEIR_TEST_SEED={seed}")

@@ -104,19 +104,28 @@ void BeginRecord(const TrainArguments& arguments, const std::string& title, Ongo
                                           "on without it");
 }
 
+// Returns the newest checkpoint of the run that is whole, or else the one with which the run has
+// begun, or the newest before that one that is whole; empty: the run has begun without one. The
+// warnings name those that are passed over.
+checkpoint::WholeCheckpoint NewestWhole(OngoingRun* run) {
+  checkpoint::WholeCheckpoint from = run->folder->GoBackToWhole();
+  if (!from.path.empty()) return from;
+  from.path = run->folder->PresentPathOf(run->first_resume);
+  std::error_code error;
+  if (from.path.empty() || std::filesystem::is_regular_file(from.path, error)) return from;
+  absl::StatusOr<checkpoint::WholeCheckpoint> found = checkpoint::FindWholeUpTo(from.path);
+  if (!found.ok()) return from;
+  from.path = std::move(found->path);
+  from.warnings.insert(from.warnings.end(), found->warnings.begin(), found->warnings.end());
+  return from;
+}
+
 // Lets the next start resume the newest checkpoint of the run that is whole. If there is none, the
 // next start begins as the first one.
 void ChooseNextStart(train::TrainOptions* options, OngoingRun* run) {
-  checkpoint::WholeCheckpoint from = run->folder->GoBackToWhole();
+  const checkpoint::WholeCheckpoint from = NewestWhole(run);
   for (const std::string& warning : from.warnings) Tell("WARNING: " + warning, run);
-  const std::string first = run->folder->PresentPathOf(run->first_resume);
-  std::error_code error;
-  if (from.path.empty() && !first.empty() && !std::filesystem::is_regular_file(first, error)) {
-    absl::StatusOr<checkpoint::WholeCheckpoint> found = checkpoint::FindWholeUpTo(first);
-    if (found.ok()) from = *std::move(found);
-    for (const std::string& warning : from.warnings) Tell("WARNING: " + warning, run);
-  }
-  options->resume = from.path.empty() ? first : from.path;
+  options->resume = from.path;
   options->init = options->resume.empty() ? run->first_init : "";
 }
 
@@ -340,10 +349,12 @@ std::string LastCheckpoint(const OngoingRun& run, const train::TrainOptions& opt
   return !last.empty() && std::filesystem::exists(last, error) ? last : "";
 }
 
-// Names the command that takes up a run that has ended for good, if there is a checkpoint.
+// Names the command that takes up a run that has ended for good, if there is a checkpoint that is
+// whole.
 void SayHowToGoOn(const CliContext& context, const TrainArguments& arguments, OngoingRun* run) {
-  const std::string last = LastCheckpoint(*run, arguments.options);
-  if (last.empty()) return;
+  const std::string last = NewestWhole(run).path;
+  std::error_code error;
+  if (last.empty() || !std::filesystem::exists(last, error)) return;
   Tell(HowToGoOn({context.program, context.arguments, arguments.job.path}, last), run);
 }
 
