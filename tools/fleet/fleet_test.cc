@@ -285,7 +285,7 @@ TEST_F(FleetTest, IfAllProcessesAreLostNoOthersAreForeseen) {
   Launch(1);
   ASSERT_EQ(launched_, absl::OkStatus());
   fleet_->AllowRecovery();
-  EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
+  EXPECT_FALSE(fleet_->Call(CommandFor(Script::kIsKilled), Fleet::Watch::kNone).ok());
   fleet_->ReportLoss();
   const Fleet::Replacement lost = fleet_->ForeseeReplacement();
   EXPECT_EQ(lost.num_lost, 1);
