@@ -144,6 +144,7 @@ class Restart(weir_jobs.FailureCase):
         self.assertIn("text.txt", ended.err.rpartition(GOES_ON)[2], "the reason is the error of the job")
 
     def test_the_command_that_takes_the_job_up_again_names_a_checkpoint_that_is_whole(self):
+        self.write_job("--steps", "1000000", "--min-lr", "0.003")
         job = self.start("--checkpoint", "checkpoints/", "--max-restarts", "0")
         first = self.ask_for_checkpoint(job, 1)
         second = self.ask_for_checkpoint(job, 2)
