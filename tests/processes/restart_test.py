@@ -26,7 +26,7 @@ GOES_ON = "to go on from the last checkpoint: "
 
 
 class Restart(weir_jobs.FailureCase):
-    STEPS = str(50 * (KILLS + 2))
+    STEPS = str(200 * (KILLS + 2))  # enough for a test that does something between two checkpoints and a kill
     FLAGS = ("--on-failure", "restart")
 
     def kill_when(self, job, seen, rank="1"):
