@@ -23,6 +23,7 @@ namespace weir::trace {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 
 constexpr int64_t kBytesPerBlock = 512;  // of stat
 
@@ -95,16 +96,20 @@ TracedJob Job(const ActRing& acts) {
   return job;
 }
 
+// The acts follow each other without a gap, so no two ends fall into the same nanosecond, whatever
+// the scale.
 void FillRecord(int64_t number, ActRecord* record) {
+  static const int64_t first = TickClock::Now();
+  constexpr int64_t kTicks = 100'000;
   *record = {};
   record->actor = ActorId(static_cast<int32_t>(number % 2));
   record->waited_register = RegisterId(0);
   record->wait = number % 2 == 0 ? ActRecord::Wait::kCredit : ActRecord::Wait::kInput;
   record->step = 7 + number / 6;
   record->micro_batch = static_cast<int32_t>(number / 2 % 3);
-  record->start = TickClock::Now();
+  record->start = first + number * kTicks;
   record->ready = record->start;
-  record->end = record->start + 100'000;
+  record->end = record->start + kTicks;
 }
 
 void Do(int64_t first, int64_t count, ActRing* acts) {
@@ -120,7 +125,7 @@ std::vector<std::string> Packets(const std::string& trace) {
   EXPECT_EQ(ForEachTracePacket(trace, "kept",
                                [&packets](proto::TracePacket& packet) {
                                  packet.clear_timestamp();
-                                 packets.push_back(packet.SerializeAsString());
+                                 packets.push_back(packet.ShortDebugString());
                                }),
             absl::OkStatus());
   return packets;
@@ -160,7 +165,7 @@ TEST(KeptActsTest, TheTraceIsThatWhichTheProcessWouldHaveWritten) {
   job.ranks[0].scale = TickScale::Between({0, 0}, {1'000'000, 1'000'000});
   std::stringstream own;
   ASSERT_EQ(WriteTrace(job, TraceBeginNs(job), own), absl::OkStatus());
-  EXPECT_EQ(Packets(*trace), Packets(own.str()));
+  EXPECT_THAT(Packets(*trace), ElementsAreArray(Packets(own.str())));
   EXPECT_THAT(StepsOf(*trace), ElementsAre(8, 8, 8, 8, 8, 8, 9, 9, 9, 9, 9, 9));
 }
 
