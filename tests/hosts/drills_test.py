@@ -160,7 +160,7 @@ class Cuts(DrillsBase):
         time.sleep(seconds)  # the length of the cut
         self.assertIsNone(job.typed[0].poll(), job.text())
         mend()
-        self.expect_end(job, [0], rf"{self.STEPS} steps, loss")
+        self.expect_end(job, [0], rf"{int(self.STEPS):,} steps, loss")
         self.assertEqual(self.read("cut.st"), self.read("one.st"))
 
 

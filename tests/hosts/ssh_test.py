@@ -132,7 +132,7 @@ class SshTest(HostJobs):
         self.assertRegex(said, "the other processes (cannot live on|could not go on)")
         self.assertRegex(said, r"recovery 1 after step \d+: .* and the others go on with dp=1 instead of dp=2")
         self.assertIn("restart 1 after step", said)
-        self.assertRegex(said, r"recovery \d+ after step \d+: the process of rank 0 starts anew, and the others live on")
+        self.assertRegex(said, r"recovery \d+ after step \d+: the process of rank 0 starts anew, and no other lives on")
         self.assertNotIn("restart 2", said)
         self.expect_nothing_left()
 

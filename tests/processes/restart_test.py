@@ -214,7 +214,7 @@ class Restart(weir_jobs.FailureCase):
         job.starter.send_signal(signal.SIGTERM)
         ended = job.wait()
         self.assertEqual(ended.code, 130, ended.err)
-        done = re.match(r"(\d+) steps, loss \d+\.\d+.*?; (\d+) steps took ", ended.out)
+        done = re.match(r"([\d,]+) steps, loss \d+\.\d+.*?; ([\d,]+) steps took ", ended.out)
         self.assertIsNotNone(done, ended.out)
         self.assertEqual(done.group(1), done.group(2), "all steps are of this run")
         self.assertIn("weights written to weights.st", ended.err)
