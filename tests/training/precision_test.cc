@@ -14,7 +14,7 @@
 namespace weir::training {
 namespace {
 
-TEST(Precision, HalfTypesFollowF32OnEveryMesh) {
+zoo::TransformerOptions Small() {
   zoo::TransformerOptions options;
   options.layers = 2;
   options.hidden = 32;
@@ -23,8 +23,22 @@ TEST(Precision, HalfTypesFollowF32OnEveryMesh) {
   options.sequence = 16;
   options.training.batch = 8;
   options.training.micro_batches = 2;
-  options.training.steps = 40;
   options.training.learning_rate = 3e-3;
+  return options;
+}
+
+// Returns a small model that learns at the full rate in each of its 8 steps.
+zoo::TransformerOptions SmallIn(const std::string& precision) {
+  zoo::TransformerOptions options = Small();
+  options.training.steps = 8;
+  options.training.warmup_steps = 0;
+  options.training.precision = precision;
+  return options;
+}
+
+TEST(Precision, HalfTypesFollowF32OnEveryMesh) {
+  zoo::TransformerOptions options = Small();
+  options.training.steps = 40;
   for (auto make : {zoo::GptJob, zoo::LlamaJob}) {
     TrainRunOptions run_options;
     run_options.steps = 40;
@@ -51,22 +65,6 @@ TEST(Precision, HalfTypesFollowF32OnEveryMesh) {
   }
 }
 
-zoo::TransformerOptions SmallGpt(const std::string& precision) {
-  zoo::TransformerOptions options;
-  options.layers = 2;
-  options.hidden = 32;
-  options.heads = 4;
-  options.vocab = 64;
-  options.sequence = 16;
-  options.training.batch = 8;
-  options.training.micro_batches = 2;
-  options.training.steps = 8;
-  options.training.warmup_steps = 0;
-  options.training.learning_rate = 3e-3;
-  options.training.precision = precision;
-  return options;
-}
-
 void AddRule(proto::Training::Precision precision, const std::string& pattern,
              const std::string& op, proto::Job* job) {
   proto::PrecisionRule* rule = job->mutable_training()->add_precision_of();
@@ -84,7 +82,7 @@ std::vector<double> LossesOf(const proto::Job& job) {
 }
 
 TEST(Precision, ARuleForEverythingIsTheOtherPrecisionToTheBit) {
-  const proto::Job f32 = *zoo::LlamaJob(SmallGpt("f32")), bf16 = *zoo::LlamaJob(SmallGpt("bf16"));
+  const proto::Job f32 = *zoo::LlamaJob(SmallIn("f32")), bf16 = *zoo::LlamaJob(SmallIn("bf16"));
   proto::Job by_rules = bf16;
   AddRule(proto::Training::F32, "", "*", &by_rules);
   EXPECT_EQ(LossesOf(by_rules), LossesOf(f32));
@@ -100,7 +98,7 @@ TEST(Precision, ARuleForEverythingIsTheOtherPrecisionToTheBit) {
 TEST(Precision, RulesGiveTheSameLossesOnEveryMesh) {
   for (const char* precision : {"bf16", "f32"}) {
     SCOPED_TRACE(precision);
-    zoo::TransformerOptions options = SmallGpt(precision);
+    zoo::TransformerOptions options = SmallIn(precision);
     options.tied_embeddings = true;  // the table is read in both precisions
     const auto other =
         std::string(precision) == "bf16" ? proto::Training::F32 : proto::Training::BF16;
@@ -136,7 +134,7 @@ TEST(Precision, RulesGiveTheSameLossesOnEveryMesh) {
 }
 
 proto::Job F16Job(const std::string& mesh) {
-  zoo::TransformerOptions options = SmallGpt("f16");
+  zoo::TransformerOptions options = SmallIn("f16");
   options.training.steps = 40;
   return WithMesh(*zoo::GptJob(options), mesh);
 }
