@@ -49,8 +49,8 @@ struct Node {
   Attributes attrs;
   uint64_t rng_key = 0;
   std::string where;  // "function block, node q", for messages
-  // In which a rule of the job has the node compute; none: in that of the job. The pass
-  // apply-precision reads it.
+  // A rule of the job has the node compute in this precision; none: the node computes in that of
+  // the job. The pass apply-precision reads it.
   std::optional<DType> precision = {};
 };
 
@@ -196,7 +196,8 @@ struct ModelWeight {
   int group = -1;  // TrainingSettings::groups; -1: none
 };
 
-// What a rule of precision does to a model, where a call counts with all its nodes.
+// A PrecisionUse counts the nodes that a rule of precision is for; a call counts with all its
+// nodes.
 struct PrecisionUse {
   DType precision = DType::kF32;
   int64_t nodes = 0;  // that the rule is the first to fit

@@ -1,5 +1,5 @@
 // Elements of the real types (f32, bf16 and f16) in memory, as f32.
-// What a further real type needs on the host stands in dtype.h and here.
+// A further real type needs its lines in dtype.h and here on the host.
 // Thread rule: pure.
 #pragma once
 

@@ -17,7 +17,7 @@ namespace weir::checkpoint {
 // left over.
 absl::StatusOr<std::string> ListText(const std::string& directory);
 
-// What is in the folder of a run besides committed checkpoints.
+// Remains are in the folder of a run besides committed checkpoints.
 struct Remains {
   std::string text;         // a line for each, and one about a `latest` that names no checkpoint
   int64_t num_damaged = 0;  // steps without an index. A run leaves none: the index comes first

@@ -18,7 +18,8 @@ struct LossFacts {
   bool has_checkpoints = false;
   int64_t checkpoint_every = 0;  // steps
   double checkpoint_every_seconds = 0;
-  // Of OnFailure::kElastic alone, as the ranks are spread over processes and hosts now.
+  // The rest counts with OnFailure::kElastic alone, as ranks are spread over processes and hosts
+  // now.
   bool keeps_states = false;  // processes keep copies of their states in memory
   int64_t buddy_every = 0;    // buddies keep copies of lone states, every so many steps; 0: none do
   // The ranks of the processes whose states end with the process, or with its host: neither another

@@ -34,7 +34,8 @@ inline constexpr int kExitNoProgress = 70;
 // limit was reached.
 inline constexpr int kExitSurroundings = 69;
 
-// What the job did when a process failed. A report says so, unless steps ran.
+// A FailureMoment says what the job did when a process failed. A report says so, too, unless steps
+// ran.
 enum class FailureMoment : uint8_t {
   kSteps,
   kStart,       // the first one of the job

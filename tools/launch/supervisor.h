@@ -76,8 +76,8 @@ void KeepExits();
 std::string SignalText(int signal);            // "SIGKILL (9)"
 std::string ExitText(const WorkerExit& exit);  // "exit code 66", "killed by SIGKILL (9)"
 
-// Whether workers may start without their logs. A job goes on after a failure even if somebody has
-// made its logs impossible meanwhile.
+// With kIfPossible workers may start without their logs: a job goes on after a failure even if
+// somebody has made its logs impossible meanwhile.
 enum class Logs : uint8_t { kNeeded, kIfPossible };
 
 struct SupervisorOptions {

@@ -8,7 +8,7 @@
 namespace weir::train {
 namespace {
 
-// Of losses, and of steps without update, that are kept for the steps that a run goes back.
+// A run that goes back finds at most this number of losses, and of steps without update.
 constexpr size_t kStepsKeptMax = 4096;
 
 CheckpointTotals Sum(const CheckpointTotals& a, const CheckpointTotals& b) {

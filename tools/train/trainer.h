@@ -85,8 +85,8 @@ struct TrainOptions {
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   // Steps between two comparisons of the ranks' replicas of weights; 0: never.
   int64_t check_replicas = 100;
-  // What earlier starts of the run have done; this start is added, also if it fails. Null: there
-  // are none.
+  // Earlier starts of the run are in it, and this start is added, also if it fails. Null: there are
+  // none.
   RunSoFar* so_far = nullptr;
   // Called once everything is loaded, before the first step; may be null.
   std::function<void()> before_steps;
@@ -132,7 +132,7 @@ struct CheckpointTotals {
   int64_t num_stalls = 0;
 };
 
-// What a run has come to, over all starts of its processes (run_so_far.h).
+// A TrainResult says how far a run has come, over all starts of its processes (run_so_far.h).
 struct TrainResult {
   int64_t steps_done = 0;   // of the run, with the steps before a resume
   int64_t steps_here = 0;   // without those steps

@@ -198,7 +198,7 @@ HWY_INLINE VF Sigmoid(VF x) {
   return hn::Div(one, hn::Add(one, Exp(hn::Neg(x))));
 }
 
-// As WithRealType, for instructions of the target.
+// Does what WithRealType does, in the instructions of the target.
 template <class F>
 HWY_INLINE void WithReal(DType dtype, F f) {
   if (dtype == DType::kBF16) {

@@ -23,7 +23,7 @@ struct SgdNumbers {
   Momentum kind = Momentum::kNone;
 };
 
-// What adapt_loss_scale does to the factor of the loss scale.
+// A LossScaleStep has the numbers by which adapt_loss_scale changes the factor of the loss scale.
 struct LossScaleStep {
   float growth;
   float backoff;
