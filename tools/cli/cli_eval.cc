@@ -40,10 +40,6 @@ struct EvalArguments {
   FleetArguments fleet;
 };
 
-weights::Values ValuesOf(const EvalArguments& arguments) {
-  return arguments.averages ? weights::Values::kAverages : weights::Values::kWeights;
-}
-
 absl::Status CheckArguments(const EvalArguments& arguments, const proto::Job& job) {
   const auto refused = [](const std::string& where, const std::string& expected,
                           const std::string& found, const std::string& hint) {
@@ -75,7 +71,7 @@ absl::Status Evaluate(const EvalArguments& arguments, const proto::Job& job, Cli
   if (!note.empty()) *context->err << note << "\n";
   WEIR_ASSIGN_OR_RETURN(train::Evaluation evaluation,
                         train::EvaluateWeights(job, init, arguments.threads, arguments.job.path,
-                                               ValuesOf(arguments)));
+                                               weights::ValuesOf(arguments.averages)));
   *context->out << train::EvaluationText(job, evaluation) << "\n";
   return absl::OkStatus();
 }
@@ -100,7 +96,7 @@ absl::Status WriteOutputsOn(const hosts::FoundHosts& found, const EvalArguments&
   options.outputs = arguments.outputs;
   options.job_file = arguments.job.path;
   options.threads = arguments.threads;
-  options.values = ValuesOf(arguments);
+  options.values = weights::ValuesOf(arguments.averages);
   options.interrupted = [&] { return signals.interrupted().load(); };
   if (!arguments.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(arguments.init));
@@ -109,7 +105,7 @@ absl::Status WriteOutputsOn(const hosts::FoundHosts& found, const EvalArguments&
     return WriteAndPrint(job, options, context);
   WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions processes,
                         arguments.fleet.Options(job, found, console));
-  for (std::string& file : FilesOfWeights(options.init, options.job_file))
+  for (std::string& file : InputsOfWeights(options.init, options.job_file))
     processes.input_files.push_back(std::move(file));
   fleet::TellHosts(processes, &job);
   fleet::FleetOutputs runner(processes, arguments.threads, fleet);

@@ -41,10 +41,8 @@ struct ExportArguments {
 using SharedFile = std::shared_ptr<const store::SafetensorsReader>;
 
 absl::StatusOr<SharedFile> OpenChecked(const ExportArguments& arguments) {
-  WEIR_ASSIGN_OR_RETURN(
-      SharedFile file,
-      OpenWeights(arguments.weights,
-                  arguments.averages ? weights::Values::kAverages : weights::Values::kWeights));
+  WEIR_ASSIGN_OR_RETURN(SharedFile file,
+                        OpenWeights(arguments.weights, weights::ValuesOf(arguments.averages)));
   WEIR_RETURN_IF_ERROR(file->CheckSums().status());
   return file;
 }

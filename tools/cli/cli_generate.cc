@@ -213,7 +213,7 @@ absl::Status ReadOptions(GenerateArguments* arguments) {
   WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
   options.job_file = arguments->job.path;
   if (arguments->job.has_mesh) options.devices = train::GenerationDevices::kMeshOfJob;
-  if (arguments->averages) options.values = weights::Values::kAverages;
+  options.values = weights::ValuesOf(arguments->averages);
   if (arguments->without_cache) options.cache = train::GenerateOptions::Cache::kNever;
   if (!arguments->prompt_ids.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.prompts, ReadPromptIds(arguments->prompt_ids));
@@ -266,7 +266,7 @@ absl::Status GenerateOn(const hosts::FoundHosts& found, GenerateArguments argume
   without_data.clear_data();
   WEIR_ASSIGN_OR_RETURN(fleet::FleetOptions processes,
                         arguments.fleet.Options(without_data, found, console));
-  processes.input_files = FilesOfWeights(options.init, options.job_file);
+  processes.input_files = InputsOfWeights(options.init, options.job_file);
   fleet::TellHosts(processes, &job);
   fleet::FleetGeneration runner(processes, options.threads, fleet);
   options.runner = &runner;

@@ -57,7 +57,7 @@ absl::StatusOr<std::string> NoteOfAdapters(const proto::Job& job, const std::str
                       " has no adapters, so the job computes what it computes without them");
 }
 
-std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file) {
+std::vector<std::string> InputsOfWeights(const std::string& path, const std::string& job_file) {
   std::vector<std::string> files = {path};
   if (std::string constants = weights::ConstantsBeside(job_file); !constants.empty())
     files.push_back(std::move(constants));
@@ -66,7 +66,7 @@ std::vector<std::string> FilesOfWeights(const std::string& path, const std::stri
 
 void AddFilesOfStart(const train::TrainOptions& options, std::vector<std::string>* files) {
   std::vector<std::string> needed;
-  if (!options.init.empty()) needed = FilesOfWeights(options.init, options.job_file);
+  if (!options.init.empty()) needed = InputsOfWeights(options.init, options.job_file);
   if (!options.resume.empty()) needed = {options.resume};
   for (std::string& path : needed) {
     if (std::count(files->begin(), files->end(), path) == 0) files->push_back(std::move(path));

@@ -30,7 +30,7 @@ absl::StatusOr<std::string> NoteOfAdapters(const proto::Job& job, const std::str
 
 // Returns the inputs that processes read to begin with the weights in `path`: the weights, and the
 // constants of the map beside the job. An index stands for all files that it names.
-std::vector<std::string> FilesOfWeights(const std::string& path, const std::string& job_file);
+std::vector<std::string> InputsOfWeights(const std::string& path, const std::string& job_file);
 
 // Adds the files that processes read to begin with options.init or options.resume to `files`,
 // unless they are there.

@@ -26,6 +26,7 @@
 #include "tools/train/output_paths.h"
 #include "tools/train/prepare_training.h"
 #include "tools/train/run_folder.h"
+#include "tools/weights/averages.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::cli {
@@ -223,8 +224,7 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
           "--resume", options.resume,
           "Resume from this checkpoint, on any mesh; of a folder, from the one that `latest` "
           "names, or the newest before it that is whole. If it is the folder of --checkpoint and "
-          "has "
-          "none yet, the run begins at step 0")
+          "has none yet, the run begins at step 0")
       ->type_name("PATH")
       ->check(IsPath());
   verb->add_option("--save", options.save, "Write the weights at the end (safetensors)")
@@ -474,7 +474,7 @@ absl::StatusOr<ResumeNews> TrainArguments::ChooseResume() {
     options.resume.clear();
     return ResumeNews{directory + "/ has no checkpoint yet: the run begins at step 0", {}};
   }
-  // What ends in a slash names a folder, also if nothing is there.
+  // A path that ends in a slash names a folder, also if nothing is there.
   if (!train::IsFolderPath(options.resume)) return ResumeNews();
   std::error_code error;
   if (std::filesystem::exists(std::filesystem::path(options.resume) / store::kIndexFile, error)) {
@@ -496,7 +496,7 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() {
     return Rejected({"W0074", "--average", "--init, the averages of the weights", "no --init",
                      "--init run/; a run that --resume takes up has its averages"});
   }
-  if (averages) options.init_values = weights::Values::kAverages;
+  options.init_values = weights::ValuesOf(averages);
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.init, weights::WeightFileOf(options.init));
   }

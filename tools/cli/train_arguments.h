@@ -62,7 +62,7 @@ struct JobToTrain {
   sim::JobCosts rule_costs;
 };
 
-// What a run with --resume says of the checkpoint from which it goes on, for people.
+// ResumeNews is for people: what a run with --resume says of the checkpoint from which it goes on.
 struct ResumeNews {
   std::string note;  // that there is no checkpoint yet; may be empty
   std::vector<std::string> warnings;
@@ -89,9 +89,8 @@ struct TrainArguments : PlannedJobArguments {
   void AddTo(CLI::App* verb, CliContext* context);
   // kInvalidArgument: the processes of the run cannot start again on the hosts found, but are asked
   // to (W0756), hosts are held in reserve that cannot take over (W0726), --buddy-every comes
-  // without
-  // --on-failure elastic (W0733), or a slow process is to be replaced although the others do not
-  // live on (W0742), or --grow-after comes without --on-failure elastic (W0992).
+  // without --on-failure elastic (W0733), or a slow process is to be replaced although the others
+  // do not live on (W0742), or --grow-after comes without --on-failure elastic (W0992).
   absl::Status CheckRestarts(const hosts::FoundHosts& found) const;
   // Returns what the options say of the cost of a lost process.
   fleet::LossFacts Loss() const;

@@ -23,10 +23,6 @@ std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int
   return store::CheckpointMetadataOf(facts);
 }
 
-std::map<std::string, std::string> WeightsMetadata(const proto::Job& job, int64_t step) {
-  return store::WeightsMetadataOf(job.name(), step);
-}
-
 absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsReader& file) {
   CheckpointHeader header;
   const std::map<std::string, std::string>& metadata = file.metadata();

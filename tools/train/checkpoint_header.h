@@ -30,9 +30,6 @@ struct CheckpointHeader {
 std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step,
                                                       int64_t samples);
 
-// Returns the metadata of weights of `job` after `step` steps. Such a file is no checkpoint.
-std::map<std::string, std::string> WeightsMetadata(const proto::Job& job, int64_t step);
-
 // kInvalidArgument (W0076): `file` is no checkpoint.
 absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsReader& file);
 

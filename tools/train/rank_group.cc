@@ -109,9 +109,7 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
   // The first update sets the averages; before, they are zeros.
   const bool are_set = training_.plan->updates.OptimizerStep(next_step_) > 0;
   WEIR_RETURN_IF_ERROR(CopyWeights(
-      *training_.session,
-      evaluates_averages_ && are_set ? weights::Values::kAverages : weights::Values::kWeights,
-      evaluator->session()));
+      *training_.session, weights::ValuesOf(evaluates_averages_ && are_set), evaluator->session()));
   absl::StatusOr<std::map<int64_t, StepMetrics>> reported = evaluator->Run();
   if (reported.ok()) return reported;
   std::unique_ptr<Evaluator> failed;

@@ -24,10 +24,6 @@ constexpr double kStallSecondsMin = 1e-3;
 // Back-pressure shorter than this is not worth a line.
 constexpr double kWaitSecondsMin = 0.05;
 
-Nonfinite NonfiniteInFiles(const TrainOptions& options) {
-  return options.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse;
-}
-
 }  // namespace
 
 RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& options,
@@ -115,7 +111,7 @@ absl::Status RunCheckpoints::SaveFile(int64_t step, const std::string& path) {
   }
   const absl::Status saved =
       runner_->Save({StateSet::kAll, CheckpointMetadata(job_, step, SamplesAt(step)), path,
-                     NonfiniteInFiles(options_)});
+                     NonfiniteInFiles(options_.on_nonfinite)});
   AddStall(before);
   cost_step_ = step;
   write_seconds_ = SecondsSince(before);
@@ -147,7 +143,7 @@ absl::Status RunCheckpoints::BeginFolder(int64_t step) {
   order.facts.keys = {{"training", job_.training().seed()}};
   order.bytes_per_second = options_.checkpoint_bandwidth;
   order.retention = {options_.keep, options_.keep_every};
-  order.nonfinite = NonfiniteInFiles(options_);
+  order.nonfinite = NonfiniteInFiles(options_.on_nonfinite);
   const absl::Status begun = runner_->BeginCheckpoint(order);
   if (begun.ok()) begun_step_ = step;
   AddStall(before);

@@ -231,6 +231,10 @@ absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const actors::Sessio
   return parts;
 }
 
+Nonfinite NonfiniteInFiles(OnNonfinite on_nonfinite) {
+  return on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse;
+}
+
 absl::Status NotFinite(const std::string& path, const std::string& state,
                        const std::string& found) {
   return ErrorOf(absl::StatusCode::kOutOfRange,

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "actors/session/session.h"
 #include "runtime/store/safetensors.h"
+#include "tools/train/on_nonfinite.h"
 #include "tools/weights/averages.h"
 #include "tools/weights/find_weights.h"
 #include "tools/weights/mapped_weights.h"
@@ -89,6 +90,8 @@ enum class Nonfinite : uint8_t {
   kRefuse,  // refuses to make a file with NaN or infinity in it
   kKeep,
 };
+// Returns what a run with this action does about its files.
+Nonfinite NonfiniteInFiles(OnNonfinite on_nonfinite);
 // Returns the error for a state that is not finite in the file or folder at `path` (kOutOfRange,
 // W0963).
 absl::Status NotFinite(const std::string& path, const std::string& state, const std::string& found);

@@ -18,6 +18,7 @@
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/pending_file.h"
 #include "tools/train/busy_shares.h"
 #include "tools/train/checkpoint_header.h"
@@ -581,10 +582,6 @@ class Trainer {
     return values;
   }
 
-  Nonfinite nonfinite_in_files() const {
-    return options_.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse;
-  }
-
   // A file of this run may replace that of a longer run, which nobody may have meant.
   absl::Status KeepEarlier(const std::string& what, const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
@@ -596,8 +593,9 @@ class Trainer {
 
   absl::Status SaveWeights(const std::string& path) {
     WEIR_RETURN_IF_ERROR(KeepEarlier("weights", path));
-    return runner_->Save({StateSet::kWeights, WeightsMetadata(job_, result_.steps_done), path,
-                          nonfinite_in_files()});
+    return runner_->Save({StateSet::kWeights,
+                          store::WeightsMetadataOf(job_.name(), result_.steps_done), path,
+                          NonfiniteInFiles(options_.on_nonfinite)});
   }
 
   // Writes the trace of a job that failed, so that a person can find out why.

@@ -16,9 +16,11 @@ inline constexpr char kAverageEnding[] = "/average";
 // Returns "wq/average" of "wq".
 std::string AverageOf(const std::string& weight);
 
-// Which tensors of a file are the weights: those with the names of weights, or their averages.
+// A reader of a file takes the weights themselves, or their averages in the place of the weights.
 // Weights without an average, such as frozen ones, are themselves in both.
 enum class Values : uint8_t { kWeights, kAverages };
+// Returns what an option such as --average asks for.
+constexpr Values ValuesOf(bool averages) { return averages ? Values::kAverages : Values::kWeights; }
 
 // Opens what SafetensorsReader::Open opens. With kAverages, a tensor with an average has the bytes
 // of the average under its own name. kInvalidArgument (W0084): there is no average, or no update
