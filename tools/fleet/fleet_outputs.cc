@@ -8,6 +8,7 @@
 #include "compiler/job/mesh_use.h"
 #include "runtime/base/status.h"
 #include "tools/fleet/fleet_start.h"
+#include "tools/fleet/load_codec.h"
 #include "tools/fleet/plan_check.h"
 #include "tools/fleet/worker_facts.h"
 #include "tools/train/job_session.h"
@@ -61,15 +62,14 @@ absl::Status FleetOutputs::Load(const train::OutputOrder& order,
   types.insert(order.unused.begin(), order.unused.end());
   WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights mapped,
                         weights::MapWeights(order.weights, {"", order.job_file}, types));
+  const train::LoadOrder load_order{order.weights->path(), train::StateSet::kWeights,
+                                    mapped.shared_map(), mapped.constants(), order.values};
   Fleet* const fleet = fleet_->get();
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet->num_workers());
   for (const WorkerId worker : fleet->workers()) {
     proto::LoadCommand* const load = commands[worker].mutable_outputs()->mutable_load();
-    load->set_path(fleet->PathOn(worker, order.weights->path()));
-    load->set_averages(order.values == weights::Values::kAverages);
-    if (mapped.shared_map() == nullptr) continue;
-    *load->mutable_map() = mapped.shared_map()->message();
-    if (!mapped.constants().empty()) load->set_constants(fleet->PathOn(worker, mapped.constants()));
+    FillLoad(
+        load_order, [&](const std::string& path) { return fleet->PathOn(worker, path); }, load);
   }
   return fleet->CallEach(commands, Fleet::Watch::kNone).status();
 }

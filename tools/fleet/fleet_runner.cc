@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control/outcome.h"
 #include "tools/fleet/fleet_start.h"
+#include "tools/fleet/load_codec.h"
 #include "tools/fleet/metrics_of_answers.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/rank_spread.h"
@@ -46,8 +47,6 @@ std::map<std::string, train::SavedPart> PartsOf(const proto::WorkerAnswer& answe
     parts[part.name()] = {part.elements(), part.nonfinite()};
   return parts;
 }
-
-bool Everything(train::StateSet set) { return set == train::StateSet::kAll; }
 
 }  // namespace
 
@@ -141,12 +140,8 @@ absl::Status FleetRunner::Load(const train::LoadOrder& order) {
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   for (const WorkerId worker : fleet_->workers()) {
     proto::LoadCommand* const load = commands[worker].mutable_load();
-    load->set_path(fleet_->PathOn(worker, order.path));
-    load->set_everything(Everything(order.set));
-    load->set_averages(order.values == weights::Values::kAverages);
-    if (order.map == nullptr) continue;
-    *load->mutable_map() = order.map->message();
-    if (!order.constants.empty()) load->set_constants(fleet_->PathOn(worker, order.constants));
+    FillLoad(
+        order, [&](const std::string& path) { return fleet_->PathOn(worker, path); }, load);
   }
   const absl::Status loaded = fleet_->CallEach(commands, Fleet::Watch::kNone).status();
   if (!absl::IsNotFound(loaded) || !fleet_->is_spread_over_hosts()) return loaded;
@@ -250,7 +245,7 @@ absl::Status FleetRunner::LetWorkersWrite(const train::SaveOrder& order,
                                           store::SafetensorsWriter* writer) {
   proto::WorkerCommand command;
   command.mutable_save()->set_temporary_path(writer->temporary_path());
-  command.mutable_save()->set_everything(Everything(order.set));
+  command.mutable_save()->set_everything(IsEverything(order.set));
   command.mutable_save()->set_path(order.path);
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->Call(command, Fleet::Watch::kNone));
   for (const proto::WorkerAnswer& answer : answers)
@@ -266,7 +261,7 @@ absl::Status FleetRunner::CollectShards(const train::SaveOrder& order,
                         store::SafetensorsPart::Open(writer->temporary_path(), order.path));
   IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
   for (proto::WorkerCommand& command : commands) {
-    command.mutable_save()->set_everything(Everything(order.set));
+    command.mutable_save()->set_everything(IsEverything(order.set));
     command.mutable_save()->set_path(order.path);
     command.mutable_save()->set_bytes_max(
         std::max(kBatchBytesMin, kBatchBytesOfAll / fleet_->num_workers()));

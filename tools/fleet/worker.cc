@@ -35,6 +35,7 @@
 #include "runtime/transport/process_transport.h"
 #include "tools/fleet/buddy_line.h"
 #include "tools/fleet/kept_states.h"
+#include "tools/fleet/load_codec.h"
 #include "tools/fleet/piece_codec.h"
 #include "tools/fleet/wait_account.h"
 #include "tools/fleet/worker_facts.h"
@@ -52,7 +53,6 @@
 #include "tools/train/rank_group.h"
 #include "tools/train/replica_check.h"
 #include "tools/train/shard_pieces.h"
-#include "tools/weights/weight_map.h"
 
 namespace weir::fleet {
 namespace {
@@ -67,10 +67,6 @@ constexpr int kDescriptorsMin = 12;
 static_assert(kAccountBytesMax < control::kLastWordsBytesMax);
 // An abort takes milliseconds. A starter that is gone sends none.
 constexpr int64_t kReasonLimitMs = 500;
-
-train::StateSet SetOf(bool everything) {
-  return everything ? train::StateSet::kAll : train::StateSet::kWeights;
-}
 
 transport::UcxTransportOptions::Lanes LanesOf(proto::OpenCommand::Lanes lanes) {
   switch (lanes) {
@@ -321,21 +317,8 @@ class Worker {
     return answer.SerializeAsString();
   }
 
-  static absl::StatusOr<train::LoadOrder> OrderOf(const proto::LoadCommand& command) {
-    train::LoadOrder order{
-        command.path(), SetOf(command.everything()), nullptr, command.constants(),
-        command.averages() ? weights::Values::kAverages : weights::Values::kWeights};
-    if (command.has_map()) {
-      // The starter has read the map, and a worker checks what comes over the wire.
-      WEIR_ASSIGN_OR_RETURN(weights::WeightMap map,
-                            weights::WeightMap::Make(command.map(), "of the starter"));
-      order.map = std::make_shared<const weights::WeightMap>(std::move(map));
-    }
-    return order;
-  }
-
   static absl::Status Load(const proto::LoadCommand& command, train::RankGroup* group) {
-    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, OrderOf(command));
+    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, LoadOrderOf(command));
     return group->Load(order);
   }
 
@@ -346,7 +329,7 @@ class Worker {
     if (!command.has_load()) return DoGeneration(command, ranks, answer);
     WEIR_ASSIGN_OR_RETURN(const train::GenerationPlan plan, GenerationPlanOf(command));
     if (!ranks->IsOpen(plan)) return absl::FailedPreconditionError("the plan is not open");
-    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, OrderOf(command.load()));
+    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, LoadOrderOf(command.load()));
     WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights from, train::OpenWeights(order));
     return ranks->Load(plan, from);
   }
@@ -357,7 +340,7 @@ class Worker {
     if (ranks == nullptr || !ranks->IsOpen())
       return absl::FailedPreconditionError("no ranks are loaded yet");
     if (!command.has_load()) return DoOutputs(command, ranks, answer);
-    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, OrderOf(command.load()));
+    WEIR_ASSIGN_OR_RETURN(const train::LoadOrder order, LoadOrderOf(command.load()));
     WEIR_ASSIGN_OR_RETURN(const weights::MappedWeights from, train::OpenWeights(order));
     return ranks->Load(from);
   }
@@ -472,13 +455,13 @@ class Worker {
   static absl::Status Save(train::RankGroup& group, const proto::SaveCommand& command,
                            proto::WorkerAnswer* answer) {
     if (!command.temporary_path().empty()) {
-      WEIR_ASSIGN_OR_RETURN(auto parts, group.SaveShards(SetOf(command.everything()),
+      WEIR_ASSIGN_OR_RETURN(auto parts, group.SaveShards(StateSetOf(command.everything()),
                                                          command.temporary_path(), command.path()));
       AddParts(parts, answer);
       return absl::OkStatus();
     }
     WEIR_ASSIGN_OR_RETURN(train::ShardBatch batch,
-                          train::ReadShards(group.session(), SetOf(command.everything()),
+                          train::ReadShards(group.session(), StateSetOf(command.everything()),
                                             command.begin(), command.bytes_max()));
     AddParts(batch.parts, answer);
     AddPieces(&batch, answer);
