@@ -104,6 +104,14 @@ void BeginRecord(const TrainArguments& arguments, const std::string& title, Ongo
                                           "on without it");
 }
 
+// Chooses the checkpoint that the run resumes, and says what the user should know of the choice.
+absl::Status ChooseResume(TrainArguments* arguments, console::Console* console) {
+  WEIR_ASSIGN_OR_RETURN(const ResumeNews news, arguments->ChooseResume());
+  if (!news.note.empty()) console->Say(news.note);
+  for (const std::string& warning : news.warnings) console->Say("WARNING: " + warning);
+  return absl::OkStatus();
+}
+
 // Returns the newest checkpoint of the run that is whole, or else the one with which the run has
 // begun, or the newest before that one that is whole; empty: the run has begun without one. The
 // warnings name those that are passed over.
@@ -339,22 +347,19 @@ bool IsReplaced(RankId rank, Failures* failures, OngoingRun* run) {
   return true;
 }
 
-// Returns the last checkpoint that the run has written, or the one with which its last start began;
-// empty: there is none.
-std::string LastCheckpoint(const OngoingRun& run, const train::TrainOptions& options) {
-  const std::optional<train::RunFolder::Written> written = run.folder->Last();
-  const std::string last =
-      written.has_value() ? written->path : run.folder->PresentPathOf(options.resume);
+// Returns the path of the checkpoint from which the run can go on (NewestWhole); empty: none is
+// there.
+std::string CheckpointToGoOnFrom(OngoingRun* run) {
+  std::string path = NewestWhole(run).path;
   std::error_code error;
-  return !last.empty() && std::filesystem::exists(last, error) ? last : "";
+  return !path.empty() && std::filesystem::exists(path, error) ? path : "";
 }
 
 // Names the command that takes up a run that has ended for good, if there is a checkpoint that is
 // whole.
 void SayHowToGoOn(const CliContext& context, const TrainArguments& arguments, OngoingRun* run) {
-  const std::string last = NewestWhole(run).path;
-  std::error_code error;
-  if (last.empty() || !std::filesystem::exists(last, error)) return;
+  const std::string last = CheckpointToGoOnFrom(run);
+  if (last.empty()) return;
   Tell(HowToGoOn({context.program, context.arguments, arguments.job.path}, last), run);
 }
 
@@ -364,7 +369,7 @@ bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failur
                  train::TrainOptions* options, OngoingRun* run) {
   if (run->signals->interrupted().load()) {
     failures->is_ended_by_signal = true;
-    const std::string last = LastCheckpoint(*run, *options);
+    const std::string last = CheckpointToGoOnFrom(run);
     Tell(absl::StrCat("the job does not start again, because a signal asks it to end; ",
                       last.empty() ? "there is no checkpoint of it"
                                    : absl::StrCat("its last checkpoint is ", last)),
@@ -477,9 +482,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   console::Console* const console = run->console;
   // The checks that read no checkpoint come first.
   WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.options.checkpoint));
-  WEIR_ASSIGN_OR_RETURN(const ResumeNews news, arguments.ChooseResume());
-  if (!news.note.empty()) console->Say(news.note);
-  for (const std::string& warning : news.warnings) console->Say("WARNING: " + warning);
+  WEIR_RETURN_IF_ERROR(ChooseResume(&arguments, console));
   launch::SignalWatch* const signals = run->signals;
   BeginRecord(arguments, arguments.job.Title(job), run);
   train::TrainOptions& options = arguments.options;
@@ -666,9 +669,7 @@ absl::Status SayWhatWouldRun(const hosts::FoundHosts& found, TrainArguments argu
   WEIR_ASSIGN_OR_RETURN(JobToTrain read, arguments.Read());
   WEIR_RETURN_IF_ERROR(arguments.CheckReplicas(read.job));
   WEIR_RETURN_IF_ERROR(train::CheckPlaceOfCheckpoints(arguments.options.checkpoint));
-  WEIR_ASSIGN_OR_RETURN(const ResumeNews news, arguments.ChooseResume());
-  if (!news.note.empty()) console->Say(news.note);
-  for (const std::string& warning : news.warnings) console->Say("WARNING: " + warning);
+  WEIR_RETURN_IF_ERROR(ChooseResume(&arguments, console));
   arguments.options.costs = &read.costs.model();
   arguments.options.driver_bytes = read.rule_costs.DriverBytes(read.job);
   arguments.options.processes = arguments.fleet.processes;
