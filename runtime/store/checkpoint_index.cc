@@ -209,6 +209,7 @@ proto::CheckpointFile ToProto(const ShardFileRecord& file) {
   message.set_header_bytes(file.header_bytes);
   message.set_header_crc32c(file.header_sum);
   message.set_step(file.step);
+  message.set_job_id(file.job_id);
   message.set_chunk_bytes(file.chunk_bytes);
   for (const ShardRecord& shard : file.shards) {
     proto::CheckpointShard* const added = message.add_shard();
@@ -239,6 +240,7 @@ absl::StatusOr<ShardFileRecord> FromProto(proto::CheckpointFile message, const s
   }
   file.header_sum = message.header_crc32c();
   file.step = message.step();
+  file.job_id = message.job_id();
   file.chunk_bytes = message.chunk_bytes();
   file.shards.reserve(static_cast<size_t>(message.shard_size()));
   for (proto::CheckpointShard& shard : *message.mutable_shard()) {

@@ -50,7 +50,7 @@ struct RandomKey {
 // CheckpointFacts are what a checkpoint records about the run that wrote it.
 struct CheckpointFacts {
   std::string job;     // its name
-  std::string job_id;  // of this run; may be empty
+  std::string job_id;  // of the run; empty: not known, as in checkpoints of earlier versions
   std::string plan_id;
   int64_t step = 0;            // steps done
   int64_t optimizer_step = 0;  // may be negative while gradients are delayed
@@ -87,7 +87,8 @@ struct ShardFileRecord {
   int64_t bytes = 0;
   int64_t header_bytes = 0;  // the eight bytes of length, and the header
   uint32_t header_sum = 0;
-  int64_t step = 0;  // steps done when the states were copied
+  int64_t step = 0;    // steps done when the states were copied
+  std::string job_id;  // as in CheckpointFacts
   int64_t chunk_bytes = kShardChunkBytes;
   std::vector<ShardRecord> shards;
 };

@@ -8,7 +8,7 @@ namespace weir::store {
 namespace {
 
 constexpr char kFormatKey[] = "format", kFormat[] = "weir";
-constexpr char kJobKey[] = "job", kJobIdKey[] = "job_id", kPlanIdKey[] = "plan_id";
+constexpr char kJobKey[] = "job", kPlanIdKey[] = "plan_id";
 constexpr char kSamplesPerEpochKey[] = "samples_per_epoch", kDataKey[] = "data";
 constexpr char kRandomKeyPrefix[] = "key:";
 constexpr char kTrainingKey[] = "training";

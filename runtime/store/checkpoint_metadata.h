@@ -26,6 +26,7 @@ namespace weir::store {
 using Metadata = std::map<std::string, std::string>;
 
 inline constexpr char kStepKey[] = "step";
+inline constexpr char kJobIdKey[] = "job_id";
 inline constexpr char kTrainedStepsKey[] = "trained_steps";
 inline constexpr char kOptimizerStepKey[] = "optimizer_step";
 inline constexpr char kSamplesKey[] = "samples";

@@ -1,5 +1,7 @@
 #include "runtime/store/checkpoint_shards.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -8,7 +10,9 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/content_sum.h"
+#include "runtime/store/safetensors_header.h"
 #include "runtime/store/stored_dtype.h"
 
 namespace weir::store {
@@ -26,6 +30,59 @@ absl::Status WrongStep(const std::string& folder, const std::string& tensor, int
                        const std::string& found) {
   return Damaged({"W0717", folder + tensor, absl::StrCat("states of step ", expected), found,
                   AnotherCheckpoint(folder) + "; states of two steps do not fit together"});
+}
+
+// Checkpoints of earlier versions do not name their run.
+bool AreOfTwoRuns(const std::string& a, const std::string& b) {
+  return !a.empty() && !b.empty() && a != b;
+}
+
+absl::Status WrongRun(const std::string& folder, const std::string& file,
+                      const std::string& expected, const std::string& found) {
+  return Damaged({"W0967", (fs::path(folder) / file).string(),
+                  absl::StrCat("shards of run ", expected), absl::StrCat("shards of run ", found),
+                  AnotherOrCopy(folder) + "; states of two runs do not fit together"});
+}
+
+absl::Status CheckRuns(const CheckpointIndex& index, const std::string& folder) {
+  for (const ShardFileRecord& file : index.files) {
+    if (AreOfTwoRuns(index.facts.job_id, file.job_id))
+      return WrongRun(folder, file.name, index.facts.job_id, file.job_id);
+  }
+  return absl::OkStatus();
+}
+
+// Returns the run that a file of shards names; empty: it names none, or its header is damaged.
+std::string RunNamedBy(const FileBytes& file) {
+  uint64_t length = 0;
+  if (file.size < static_cast<int64_t>(sizeof(length))) return "";
+  memcpy(&length, file.data, sizeof(length));
+  if (length > static_cast<uint64_t>(file.size) - sizeof(length)) return "";
+  const absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(
+      "", reinterpret_cast<const char*>(file.data) + sizeof(length), static_cast<int64_t>(length));
+  if (!header.ok()) return "";
+  const auto run = header->metadata.find(kJobIdKey);
+  return run == header->metadata.end() ? "" : run->second;
+}
+
+// Checks the size and the header of a file. If the file is another run's, the error says so.
+absl::Status CheckFrame(const CheckpointIndex& index, const ShardFileRecord& record,
+                        const std::string& folder, const FileBytes& file) {
+  const bool has_size = file.size == record.bytes;
+  const uint32_t sum = has_size ? Crc32c(file.data, static_cast<size_t>(record.header_bytes)) : 0;
+  if (has_size && sum == record.header_sum) return absl::OkStatus();
+  if (const std::string run = RunNamedBy(file); AreOfTwoRuns(index.facts.job_id, run))
+    return WrongRun(folder, record.name, index.facts.job_id, run);
+  const std::string path = (fs::path(folder) / record.name).string();
+  if (has_size) {
+    return Damaged({"W0713", path + ", header", "bytes with CRC32C " + SumText(record.header_sum),
+                    "bytes with CRC32C " + SumText(sum), AnotherOrCopy(folder)});
+  }
+  return Damaged(
+      {"W0713",
+       absl::StrCat(path, record.shards.empty() ? "" : ", tensor " + record.shards[0].tensor),
+       absl::StrCat("a file of ", record.bytes, " bytes"), absl::StrCat(file.size, " bytes"),
+       AnotherOrCopy(folder)});
 }
 
 absl::Status CheckSteps(const CheckpointIndex& index, const std::string& folder) {
@@ -53,6 +110,7 @@ absl::StatusOr<std::unique_ptr<CheckpointShards>> CheckpointShards::Open(const s
   const CheckpointIndex& index = shards->index_;
   WEIR_RETURN_IF_ERROR(CheckOwners(index, shards->folder_));
   WEIR_RETURN_IF_ERROR(CheckSteps(index, shards->folder_));
+  WEIR_RETURN_IF_ERROR(CheckRuns(index, shards->folder_));
   for (const auto& [name, tensor] : index.tensors) shards->places_[name];
   shards->chunks_.resize(index.files.size());
   for (size_t i = 0; i < index.files.size(); ++i) {
@@ -97,10 +155,7 @@ absl::StatusOr<const FileBytes*> CheckpointShards::OpenFile(size_t i) const {
                             ", or begin the run with a disk that all hosts share")});
   }
   WEIR_ASSIGN_OR_RETURN(FileBytes bytes, files_->Map(path, "shards of a checkpoint"));
-  if (bytes.size != record.bytes) {
-    return Damaged({"W0713", where, absl::StrCat("a file of ", record.bytes, " bytes"),
-                    absl::StrCat(bytes.size, " bytes"), AnotherOrCopy(folder_)});
-  }
+  WEIR_RETURN_IF_ERROR(CheckFrame(index_, record, folder_, bytes));
   opened_[i] = std::move(bytes);
   return &opened_[i];
 }
@@ -145,13 +200,7 @@ absl::Status CheckpointShards::CheckSizes() const {
 
 absl::Status CheckpointShards::CheckFile(size_t i) const {
   const ShardFileRecord& record = index_.files[i];
-  WEIR_ASSIGN_OR_RETURN(const FileBytes* const file, OpenFile(i));
-  const uint32_t found = Crc32c(file->data, static_cast<size_t>(record.header_bytes));
-  if (found != record.header_sum) {
-    return Damaged({"W0713", PathOf(i) + ", header",
-                    "bytes with CRC32C " + SumText(record.header_sum),
-                    "bytes with CRC32C " + SumText(found), AnotherOrCopy(folder_)});
-  }
+  WEIR_RETURN_IF_ERROR(OpenFile(i).status());
   for (size_t k = 0; k < record.shards.size(); ++k) {
     const ShardRecord& of_shard = record.shards[k];
     WEIR_RETURN_IF_ERROR(Bytes({i, k}, 0, of_shard.end - of_shard.begin).status());

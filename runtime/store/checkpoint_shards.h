@@ -32,8 +32,9 @@ class CheckpointShards {
  public:
   // Opens the checkpoint that `path` names (ResolveCheckpoint) and checks its index, but no data.
   // `files` must outlive the object.
-  // Errors: those of ResolveCheckpoint, ReadIndex and CheckOwners. kDataLoss (W0717): the step of
-  // the index is not that of its folder or of its files.
+  // Errors: those of ResolveCheckpoint, ReadIndex and CheckOwners. kDataLoss: the step of the index
+  // is not that of its folder or of its files (W0717), or a file is of another run than the index
+  // (W0967).
   static absl::StatusOr<std::unique_ptr<CheckpointShards>> Open(const std::string& path,
                                                                 FileSystem* files = MachineFiles());
 
@@ -47,13 +48,15 @@ class CheckpointShards {
 
   // Returns the bytes [begin, begin + count) of a shard, which stay as long as this object. Blocks
   // on the disk. kNotFound (W0712): the file is not in the folder; the error names the host that
-  // has it. kDataLoss (W0713): the bytes are damaged; the error names the tensor.
+  // has it. kDataLoss: the bytes, or the size or the header of the file, are damaged (W0713), and
+  // the error names the tensor or the header; or the file is of another run than the index (W0967).
   absl::StatusOr<const uint8_t*> Bytes(const ShardPlace& place, int64_t begin, int64_t count) const;
 
-  // Checks that each file that should be on this host is there and has its size. Reads no data.
+  // Checks that each file that should be on this host is there and has its size and its header.
+  // Reads no data.
   // Errors as of Bytes. A file that the index places on another host may be absent.
   absl::Status CheckSizes() const;
-  // Reads a whole file, and checks its size, its header, and every chunk. Errors as of Bytes.
+  // Reads a whole file, and checks every chunk. Errors as of Bytes.
   absl::Status CheckFile(size_t file) const;
   // Adds up the elements of a tensor. kDataLoss (W0715): the content sum is not that of the index.
   // Errors as of Bytes.
@@ -71,6 +74,7 @@ class CheckpointShards {
   };
 
   explicit CheckpointShards(FileSystem* files) : files_(files) {}
+  // Returns the bytes of a file that has its size and its header.
   absl::StatusOr<const FileBytes*> OpenFile(size_t file) const;
   std::string PathOf(size_t file) const;
 

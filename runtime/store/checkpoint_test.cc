@@ -20,6 +20,7 @@ namespace weir::store {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -151,6 +152,41 @@ TEST(CheckpointTest, AFlippedBitAnywhereIsFoundByAReaderOrByACheck) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << sound;
   }
   EXPECT_GT(flips, 100u);
+  EXPECT_TRUE(OpenOk(folder.path())->CheckSums().ok());
+}
+
+TEST(CheckpointTest, AFileOfAnotherRunIsRefusedAndNamed) {
+  const TemporaryFolder place;
+  FolderForTest other = Sample();
+  other.facts.job_id = "j2";
+  ASSERT_TRUE(WriteFolderForTest(place.PathFor("a"), 4, Sample()).ok());
+  ASSERT_TRUE(WriteFolderForTest(place.PathFor("b"), 4, other).ok());
+  // Both runs have the same values.
+  const std::string name = "step-000000012/rank-00002.safetensors";
+  fs::copy_file(place.PathFor("b/" + name), place.PathFor("a/" + name),
+                fs::copy_options::overwrite_existing);
+  const auto is_refused = AllOf(HasSubstr("W0967 at " + place.PathFor("a/" + name)),
+                                HasSubstr("expected shards of run j1; found shards of run j2"));
+  const auto reader = OpenOk(place.PathFor("a"));
+  EXPECT_THAT(reader->CheckSums().status().message(), is_refused);
+  EXPECT_THAT(reader->shards()->CheckSizes().message(), is_refused);
+  std::vector<float> values(5);
+  EXPECT_THAT(reader->Read("b", TensorSlice::Whole(DType::kF32, {5}), values.data()).message(),
+              is_refused);
+  // An index that was put together from the reports of two runs.
+  CheckpointIndex index = ReadIndex(place.PathFor("b/step-000000012/index.pb")).value();
+  EXPECT_EQ(index.files[2].job_id, "j2");
+  index.facts.job_id = "j1";
+  std::ofstream(place.PathFor("b/step-000000012/index.pb"), std::ios::binary) << EncodeIndex(index);
+  EXPECT_THAT(SafetensorsReader::Open(place.PathFor("b")).status().message(),
+              AllOf(HasSubstr("W0967"), HasSubstr("rank-00000.safetensors")));
+}
+
+TEST(CheckpointTest, ACheckpointWithoutTheIdOfItsRunIsSound) {
+  const TemporaryFolder folder;
+  FolderForTest from = Sample();
+  from.facts.job_id = "";
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, from).ok());
   EXPECT_TRUE(OpenOk(folder.path())->CheckSums().ok());
 }
 

@@ -56,10 +56,10 @@ inline absl::StatusOr<ShardFileRecord> WriteRankForTest(const std::string& folde
           {name, "F32", tensor.boxes[at].first, tensor.boxes[at].second, tensor.shape});
     }
   }
-  WEIR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<ShardWriter> writer,
-      ShardWriter::Create({folder, ShardFileName(rank), from.host, from.facts.step, folder},
-                          std::move(entries)));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<ShardWriter> writer,
+                        ShardWriter::Create({folder, ShardFileName(rank), from.host,
+                                             from.facts.step, folder, from.facts.job_id},
+                                            std::move(entries)));
   for (const ShardEntry& entry : writer->entries()) {
     const TensorForTest& tensor = from.tensors.at(entry.tensor);
     std::vector<float> part(static_cast<size_t>(NumElements(entry.shape)));

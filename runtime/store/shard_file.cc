@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/content_sum.h"
 #include "runtime/store/pending_file.h"
 #include "runtime/store/stored_dtype.h"
@@ -19,9 +20,10 @@ namespace {
 // Returns the eight bytes of length and the header. `begins` gets where each entry begins in the
 // data.
 std::string HeaderOf(const std::vector<ShardEntry>& entries, int64_t step,
-                     std::vector<int64_t>* begins) {
+                     const std::string& job_id, std::vector<int64_t>* begins) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  header["__metadata__"] = {{"format", "weir shard"}, {"step", absl::StrCat(step)}};
+  header["__metadata__"] = {{"format", "weir shard"}, {kStepKey, absl::StrCat(step)}};
+  if (!job_id.empty()) header["__metadata__"][kJobIdKey] = job_id;
   int64_t offset = 0;
   for (const ShardEntry& entry : entries) {
     const int64_t end = offset + entry.bytes();
@@ -64,11 +66,12 @@ absl::StatusOr<std::unique_ptr<ShardWriter>> ShardWriter::Create(const Options& 
   auto writer = std::unique_ptr<ShardWriter>(new ShardWriter());
   writer->options_ = options;
   std::vector<int64_t> begins;
-  const std::string header = HeaderOf(entries, options.step, &begins);
+  const std::string header = HeaderOf(entries, options.step, options.job_id, &begins);
   ShardFileRecord& record = writer->record_;
   record.name = options.file;
   record.host = options.host;
   record.step = options.step;
+  record.job_id = options.job_id;
   record.header_bytes = static_cast<int64_t>(header.size());
   record.header_sum = Crc32c(header.data(), header.size());
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -37,6 +37,7 @@ class ShardWriter {
     std::string host;     // for the index; empty: all hosts share the disk
     int64_t step = 0;     // steps done when the states were copied
     std::string purpose;  // the final path, for messages
+    std::string job_id;   // of the run that has the states; empty: not known
     FileSystem* files = MachineFiles();
   };
   // Makes the file, and reserves room for all entries. A tensor may be in `entries` once.

@@ -226,7 +226,7 @@ absl::StatusOr<std::string> WriteFolder(const std::string& directory,
     WEIR_ASSIGN_OR_RETURN(
         store::ShardFileRecord file,
         WriteFile({pending->folder(), store::ShardFileName(static_cast<int32_t>(files.size())), "",
-                   facts.step, pending->final_path()},
+                   facts.step, pending->final_path(), facts.job_id},
                   tensors, names));
     files.push_back(std::move(file));
     names.clear();

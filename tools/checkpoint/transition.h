@@ -3,6 +3,7 @@
 //
 //   one owner of each element, within the tensor's shape     W0714   opening the folder
 //   files and index of one step                              W0717   opening the folder
+//   files and index of one run                               W0967   opening the folder, a file
 //   the data cursor is there, and is the one written         W0718
 //   the keys of random numbers are there, likewise           W0719
 //   each state has the element type and owner of the job     W0716

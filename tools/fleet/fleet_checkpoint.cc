@@ -76,6 +76,7 @@ absl::Status FleetCheckpoint::BeginAll(const train::CheckpointOrder& order,
     begin->set_directory(std::filesystem::absolute(order.directory, error).string());
     begin->set_step(order.facts.step);
     begin->set_token(commit_.token());
+    begin->set_job_id(order.facts.job_id);
     const auto share = static_cast<int64_t>(fleet_->workers().size());
     begin->set_bytes_per_second((order.bytes_per_second + share - 1) / share);
     begin->set_sends(parts_[worker].sender.has_value());
@@ -104,9 +105,9 @@ absl::Status FleetCheckpoint::OpenFiles(const proto::WorkerAnswer& answer,
     }
     WEIR_ASSIGN_OR_RETURN(
         std::unique_ptr<store::ShardWriter> writer,
-        store::ShardWriter::Create(
-            {commit_.folder(), file.name(), "", commit_.order().facts.step, commit_.final_path()},
-            entries));
+        store::ShardWriter::Create({commit_.folder(), file.name(), "", commit_.order().facts.step,
+                                    commit_.final_path(), commit_.order().facts.job_id},
+                                   entries));
     for (size_t i = 0; i < entries.size(); ++i) {
       if (writer->entries()[i].tensor != entries[i].tensor)
         return absl::InternalError(absl::StrCat(file.name(), " has another order of states"));

@@ -487,7 +487,7 @@ class Worker {
       case proto::CheckpointCommand::kBegin: {
         const auto& begin = command.begin();
         const train::ShardSaveOrder order{begin.directory(), begin.step(), begin.token(),
-                                          begin.bytes_per_second()};
+                                          begin.bytes_per_second(), begin.job_id()};
         return begin.sends() ? BeginSending(group, order, answer) : group.BeginShards(order);
       }
       case proto::CheckpointCommand::kLook: {

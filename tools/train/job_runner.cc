@@ -69,8 +69,9 @@ absl::Status LocalRunner::Save(const SaveOrder& order) {
 
 absl::Status LocalRunner::BeginCheckpoint(const CheckpointOrder& order) {
   WEIR_RETURN_IF_ERROR(commit_.Begin(order, facts_.states));
-  const absl::Status begun = group_->BeginShards(
-      {order.directory, order.facts.step, commit_.token(), order.bytes_per_second});
+  const absl::Status begun =
+      group_->BeginShards({order.directory, order.facts.step, commit_.token(),
+                           order.bytes_per_second, order.facts.job_id});
   if (!begun.ok()) commit_.GiveUp();
   return begun;
 }

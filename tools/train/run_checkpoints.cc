@@ -135,6 +135,7 @@ absl::Status RunCheckpoints::BeginFolder(int64_t step) {
   CheckpointOrder order;
   order.directory = base_path();
   order.facts.job = job_.name();
+  order.facts.job_id = folder_->run_id();
   order.facts.plan_id = plan_id_;
   order.facts.step = step;
   order.facts.optimizer_step = compiler::UpdateRateOf(job_.training()).OptimizerStep(step);

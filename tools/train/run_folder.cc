@@ -36,7 +36,9 @@ absl::Status CheckPlaceOfCheckpoints(const std::string& path) {
 }
 
 RunFolder::RunFolder(const std::string& path)
-    : path_(store::WithoutSlashes(path)), is_folder_(IsFolderPath(path)) {}
+    : path_(store::WithoutSlashes(path)),
+      is_folder_(IsFolderPath(path)),
+      run_id_(store::PendingCheckpoint::NewToken()) {}
 
 std::string RunFolder::PathFor(int64_t step) const {
   return is_folder_ ? absl::StrCat(path_, "/", store::StepFolderName(step)) : path_;

@@ -40,6 +40,10 @@ class RunFolder {
   // of a folder, or of a file, also if somebody renames what is there.
   explicit RunFolder(const std::string& path);
 
+  // The id of the run, which its checkpoints carry (store::CheckpointFacts). All starts of the run
+  // after failures have this id, and no other run has it, also none that resumes a checkpoint of
+  // this one.
+  const std::string& run_id() const { return run_id_; }
   bool is_folder() const { return is_folder_; }
   // The path without slashes at its end.
   const std::string& path() const { return path_; }
@@ -86,6 +90,7 @@ class RunFolder {
 
   const std::string path_;
   const bool is_folder_;
+  const std::string run_id_;
   bool has_begun_ = false;
   // The right for the folder that has the name, as of the last NoteRenaming; null: the run has
   // none, or writes a file.

@@ -85,7 +85,7 @@ absl::StatusOr<SavedShards> ShardSave::WriteAll(const ShardSaveOrder& order) {
     WEIR_ASSIGN_OR_RETURN(
         const std::unique_ptr<store::ShardWriter> writer,
         store::ShardWriter::Create({pending->folder(), store::ShardFileName(rank.value()), "",
-                                    order.step, pending->final_path()},
+                                    order.step, pending->final_path(), order.job_id},
                                    entries));
     for (size_t i = 0; next != shards.end() && next->rank == rank; ++next, ++i) {
       if (writer->entries()[i].tensor != next->name)

@@ -33,6 +33,7 @@ struct ShardSaveOrder {
   int64_t step = 0;              // steps done
   std::string token;             // of store::PendingCheckpoint
   int64_t bytes_per_second = 0;  // the most that this process writes; 0: no limit
+  std::string job_id;            // of the run (store::CheckpointFacts)
 };
 
 // SavedShards are the shards that a process has written, or a part of them.
