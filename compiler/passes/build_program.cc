@@ -29,6 +29,8 @@ class ProgramBuilder : private ProgramItems {
     for (const auto& [name, value] : model_.fetched) AddFetchOf(name, value);
     for (const auto& [name, value] : model_.metrics) AddMetric(name, value);
     if (plan_.mode == PlanMode::kEvaluate) return absl::OkStatus();
+    // The mean over an update is finite only if the loss of each micro-batch is.
+    if (loss_scale_ >= 0) loss_ = AddMean("update_loss", at_[model_.loss].at(-1), at_update());
     for (size_t c = model_.calls.size(); c-- > 0;) AddBackward(static_cast<int>(c));
     WEIR_RETURN_IF_ERROR(AddNorm());
     for (size_t c = 0; c < model_.calls.size(); ++c) AddUpdate(static_cast<int>(c));
@@ -629,24 +631,26 @@ class ProgramBuilder : private ProgramItems {
     int norm = NewValue("grad_norm", scalar, everywhere_, 0, at_update());
     const int scale =
         loss_scale_ < 0 ? -1 : NewValue("loss_scale", scalar, everywhere_, 0, at_update());
+    const int loss = loss_scale_ < 0 ? -1 : Boxed(loss_, everywhere_, 0, at_update());
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "clip", at_update());
     item.function = InternFunction(0, builder);
     item.inputs = {total};
     item.outputs = {clip_scale_, norm};
     if (loss_scale_ >= 0) {
-      item.inputs.push_back(loss_scale_);
+      item.inputs.insert(item.inputs.end(), {loss_scale_, loss});
       item.outputs.push_back(scale);
     }
     AddSink("grad_norm", norm);
     if (loss_scale_ >= 0) {
       AddSink("loss_scale", scale);
-      AddLossScaleStep(loss_scale_, total);
+      AddLossScaleStep(loss_scale_, clip_scale_);
     }
-    AddSampleFactor(total);
+    AddSampleFactor(loss_scale_ < 0 ? total : clip_scale_);
     return absl::OkStatus();
   }
 
-  // `total`: the sum of the squares of all gradients, on stage 0.
+  // `total`: the sum of the squares of all gradients, on stage 0; with a loss scale that adapts,
+  // the factor for the gradients, which is below 0 if the update leaves weights as they are.
   void AddSampleFactor(int total) {
     const auto averages = [](const CallState& state) { return !state.averages.empty(); };
     if (std::none_of(calls_.begin(), calls_.end(), averages)) return;
@@ -720,27 +724,8 @@ class ProgramBuilder : private ProgramItems {
 
   // Reports scalars of the model once a step, as the mean over the micro-batches of the step.
   void AddMetric(const std::string& name, int v) {
-    int value = at_[v].at(-1);
-    sbp::Layout layout = module_.values[value].layout;
-    for (sbp::Sbp& split : layout) {  // a mean of partial maxima is no partial mean
-      if (split.is_partial() && split.combiner != Combiner::kSum) split = sbp::Sbp::B();
-    }
-    value = Boxed(value, layout, module_.values[value].stage, Frequency::kMicroBatch);
-    const ProgramValue have = module_.values[value];
-    FunctionBuilder builder(absl::StrCat("metric.", name), plan_.stage_mesh);
-    ops::ValueId x = builder.AddArg(name, have.type, have.layout);
-    x = builder.Emit("scale", {x}, {{have.type, have.layout}},
-                     {{"factor", 1.0 / static_cast<double>(plan_.micro_batches)}})[0];
-    if (plan_.micro_batches > 1)
-      x = builder.Emit("accumulate", {x}, {{have.type, have.layout}}, {})[0];
-    builder.AddResult(x, Frequency::kStep);
-    int out = NewValue(name, have.type, have.layout, have.stage, Frequency::kStep);
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("metric ", name),
-                                Frequency::kMicroBatch);
-    item.function = InternFunction(have.stage, builder);
-    item.inputs = {value};
-    item.outputs = {out};
-    AddSink(name, Boxed(out, everywhere_, have.stage, Frequency::kStep));
+    const int mean = AddMean(name, at_[v].at(-1), Frequency::kStep);
+    AddSink(name, Boxed(mean, everywhere_, module_.values[mean].stage, Frequency::kStep));
   }
 
   absl::Status AddFetch() {
@@ -785,7 +770,8 @@ class ProgramBuilder : private ProgramItems {
   // By purpose: calls of the model, each with the function for its weights.
   std::map<std::string, std::vector<std::pair<int, int>>> for_weights_;
   int clip_scale_ = -1, sample_factor_ = -1;  // program values
-  int loss_scale_ = -1;                       // program value: the factor, if it adapts
+  // Program values, if the loss scale adapts: its factor, and the loss of an update.
+  int loss_scale_ = -1, loss_ = -1;
 };
 
 }  // namespace

@@ -128,6 +128,12 @@ TEST(BuildProgram, ALossScaleThatAdaptsIsAVariableThatTheLossReads) {
     if (item.name == "loss scale") {
       EXPECT_EQ(item.outputs, std::vector<int>{factor->value});
     }
+    if (item.name == "clip") {
+      ASSERT_EQ(item.inputs.size(), 3u);
+      EXPECT_EQ(item.inputs[1], factor->value);
+      EXPECT_EQ(module.values[item.inputs[2]].name, "update_loss");
+      EXPECT_EQ(module.values[item.inputs[2]].stage, 0);
+    }
     if (item.phase == PhaseKind::kBackward)
       is_read = is_read || std::count(item.inputs.begin(), item.inputs.end(), seed) > 0;
   }

@@ -120,14 +120,38 @@ int ProgramItems::AddLossSeed(int factor, int64_t stage) {
   return seed;
 }
 
-void ProgramItems::AddLossScaleStep(int factor, int total) {
+void ProgramItems::AddLossScaleStep(int factor, int scale) {
   FunctionBuilder builder("loss_scale", plan_.stage_mesh);
   BuildLossScale(plan_, &builder);
   ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "loss scale", at_update());
   item.function = InternFunction(0, builder);
-  item.inputs = {total};
+  item.inputs = {scale};
   item.outputs = {factor};
   item.states = {{"loss_scale/finite_steps", "loss_scale", module_.values[factor].layout}};
+}
+
+int ProgramItems::AddMean(const std::string& name, int value, Frequency frequency) {
+  sbp::Layout layout = module_.values[value].layout;
+  for (sbp::Sbp& split : layout) {  // a mean of partial maxima is no partial mean
+    if (split.is_partial() && split.combiner != Combiner::kSum) split = sbp::Sbp::B();
+  }
+  value = Boxed(value, layout, module_.values[value].stage, Frequency::kMicroBatch);
+  const ProgramValue have = module_.values[value];
+  const int64_t count =
+      plan_.micro_batches * (frequency == Frequency::kUpdate ? plan_.updates.every : 1);
+  FunctionBuilder builder(absl::StrCat("metric.", name), plan_.stage_mesh);
+  ops::ValueId x = builder.AddArg(name, have.type, have.layout);
+  x = builder.Emit("scale", {x}, {{have.type, have.layout}},
+                   {{"factor", 1.0 / static_cast<double>(count)}})[0];
+  if (count > 1) x = builder.Emit("accumulate", {x}, {{have.type, have.layout}}, {})[0];
+  builder.AddResult(x, Frequency::kStep);
+  const int out = NewValue(name, have.type, have.layout, have.stage, frequency);
+  ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("metric ", name),
+                              Frequency::kMicroBatch);
+  item.function = InternFunction(have.stage, builder);
+  item.inputs = {value};
+  item.outputs = {out};
+  return out;
 }
 
 void ProgramItems::AddSink(const std::string& name, int value) {

@@ -52,9 +52,12 @@ class ProgramItems {
   // Adds what makes the gradient of the loss of the factor, on the stage of the loss, and returns
   // the gradient.
   int AddLossSeed(int factor, int64_t stage);
-  // Adds what adapts the factor. `total`: the sum of the squares of all gradients, on stage 0.
-  void AddLossScaleStep(int factor, int total);
+  // Adds what adapts the factor. `scale`: the factor for the gradients (BuildClip), on stage 0.
+  void AddLossScaleStep(int factor, int scale);
 
+  // Returns the mean of a scalar of micro-batches over those of a step or of an update, as
+  // `frequency` says, on the stage of the scalar. The mean is P(sum) where the scalar is.
+  int AddMean(const std::string& name, int value, Frequency frequency);
   // Reports a scalar under `name`.
   void AddSink(const std::string& name, int value);
 

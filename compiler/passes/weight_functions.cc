@@ -102,7 +102,7 @@ void BuildLossSeed(const LogicalPlan& plan, FunctionBuilder* builder) {
 void BuildLossScale(const LogicalPlan& plan, FunctionBuilder* builder) {
   const sbp::Layout everywhere = sbp::Broadcast(plan.stage_mesh);
   const LossScaleSettings& scale = *plan.settings.training.loss_scale;
-  const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
+  const ops::ValueId arg = builder->AddArg("scale", Scalar(), everywhere);
   const std::vector<ops::ValueId> out =
       builder->Emit("adapt_loss_scale", {arg}, {{Scalar(), everywhere}, {Scalar(), everywhere}},
                     {{"growth", scale.growth},
@@ -119,7 +119,7 @@ void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder) {
   attrs.Set("clip_norm", plan.settings.training.clip_norm);
   if (Adapts(plan.settings.training.loss_scale)) {
     args.push_back(builder->AddArg("factor", Scalar(), everywhere));
-    attrs.Set("on_nonfinite", std::string("skip"));
+    args.push_back(builder->AddArg("loss", Scalar(), everywhere));
   } else if (plan.settings.training.loss_scale.has_value()) {
     attrs.Set("loss_scale", plan.settings.training.loss_scale->factor);
   }
@@ -138,6 +138,8 @@ void BuildSampleFactor(const LogicalPlan& plan, FunctionBuilder* builder) {
   const ops::ValueId arg = builder->AddArg("norm2", Scalar(), everywhere);
   Attributes attrs = FactorAttributes(WithoutDelay(plan.updates));
   attrs.Set("clip_norm", 0.0);
+  // The root of a factor below 0 is not finite, so averages stay as they are when weights do. The
+  // decision for the weights has been made, whatever a run does about values that are not finite.
   if (Adapts(plan.settings.training.loss_scale)) attrs.Set("on_nonfinite", std::string("skip"));
   builder->AddResult(builder->Emit("clip_scale", {arg}, {{Scalar(), everywhere}}, attrs)[0],
                      Frequency::kMicroBatch);

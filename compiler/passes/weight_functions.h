@@ -29,16 +29,17 @@ void BuildNorm(const std::vector<const Variable*>& weights, const LogicalPlan& p
 // Argument: the factor of the loss scale, B. Result, B: the gradient of the loss of a micro-batch.
 void BuildLossSeed(const LogicalPlan& plan, FunctionBuilder* builder);
 
-// Argument: the sum of the squares of all gradients of an update, B. Result, in place: the factor
+// Argument: the factor for the gradients of an update, of BuildClip. Result, in place: the factor
 // of the loss scale for the next update. The finite steps that count for its growth are a state.
 void BuildLossScale(const LogicalPlan& plan, FunctionBuilder* builder);
 
-// Arguments: the sum of the squares of all gradients of an update, and the factor of the loss scale
-// if it adapts, B. Results: the factor for the gradients, the norm of the gradients without loss
-// scale, and the loss scale again, if it adapts, all B.
+// Arguments: the sum of the squares of all gradients of an update and, if the loss scale adapts,
+// its factor and the mean loss of the update, B. Results: the factor for the gradients, the norm of
+// the gradients without loss scale, and the loss scale again, if it adapts, all B.
 void BuildClip(const LogicalPlan& plan, FunctionBuilder* builder);
 
-// Argument: as of BuildClip. Result, B: the factor for the samples of moving averages; below 0: the
+// Argument, B: the sum of the squares of all gradients of an update; the factor for the gradients
+// if the loss scale adapts. Result, B: the factor for the samples of moving averages; below 0: the
 // update leaves averages as they are, as it leaves weights.
 void BuildSampleFactor(const LogicalPlan& plan, FunctionBuilder* builder);
 

@@ -54,7 +54,7 @@ std::vector<AttrSchema> ClipAttrs() {
       {"first_scale", AttrKind::kReal, 1.0, "factor of the gradients of the first update"},
       {"on_nonfinite", AttrKind::kString, std::string("stop"),
        "a norm that is not finite makes scale -1, no update: stop (then and ever after), skip "
-       "(then) or continue (never)"}};
+       "(then) or continue (never); with the operand loss see there"}};
   AddUpdateRate(&attrs);
   return attrs;
 }
@@ -71,15 +71,23 @@ OpDef ClipScaleDef() {
           "finite see on_nonfinite. Gradients are loss_scale times what they should be: norm is "
           "without the factor, and scale takes it off.",
       .inputs = {{.name = "total", .doc = "f32 scalar"},
-                 {.name = "loss_scale", .optional = true, .doc = "f32 scalar"}},
+                 {.name = "loss_scale", .optional = true, .doc = "f32 scalar"},
+                 {.name = "loss",
+                  .optional = true,
+                  .doc =
+                      "f32 scalar, the loss without a factor, if loss_scale adapts. Then a norm "
+                      "that is not finite makes scale -1 whatever on_nonfinite says, and -2 if "
+                      "the loss is not finite either. With stop, scale is -2 then and ever after "
+                      "a loss that is not finite, or such a norm while loss_scale is below "
+                      "2^-20"}},
       .outputs = {{.name = "scale", .doc = "f32 scalar"}, {.name = "norm", .doc = "f32 scalar"}},
       .attrs = ClipAttrs(),
       .internal = true,
       .factors = " -> , "};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
-    OperandCheck check(in, {"total", "loss_scale"});
-    check.Is(0, DType::kF32).Rank(0, 0);
-    if (in.inputs.size() > 1) check.Is(1, DType::kF32).Rank(1, 0);
+    OperandCheck check(in, {"total", "loss_scale", "loss"});
+    for (int i = 0; i < static_cast<int>(in.inputs.size()); ++i)
+      check.Is(i, DType::kF32).Rank(i, 0);
     if (!(in.attrs.Real("clip_norm") >= 0)) {
       check.Fail({"W0310", "", "clip_norm of at least 0", absl::StrCat(in.attrs.Real("clip_norm")),
                   "clip_norm: 1"});
@@ -95,7 +103,8 @@ OpDef ClipScaleDef() {
     return std::vector<sbp::TensorType>(2, sbp::TensorType{DType::kF32, {}});
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    return RuleBuilder(inputs.size() > 1 ? ", -> , " : " -> , ", inputs, outputs).Build();
+    const std::string commas(inputs.size() - 1, ',');
+    return RuleBuilder(absl::StrCat(commas, " -> , "), inputs, outputs).Build();
   };
   def.flops = FlopsPerOutput(3);
   return def;
@@ -103,20 +112,22 @@ OpDef ClipScaleDef() {
 
 OpDef AdaptLossScaleDef() {
   OpDef def;
-  def.schema = {.name = "adapt_loss_scale",
-                .doc =
-                    "A total that is not finite multiplies the factor by backoff, down to 2^-24; "
-                    "growth_interval finite ones in a row multiply it by growth.",
-                .inputs = {{.name = "total", .doc = "f32 scalar"}},
-                .outputs = {{.name = "factor", .doc = "f32 scalar; read and written"},
-                            {.name = "finite_steps", .doc = "f32 scalar, a whole number; state"}},
-                .attrs = {{"growth", AttrKind::kReal, 2.0, "1 or more"},
-                          {"backoff", AttrKind::kReal, 0.5, "above 0 and below 1"},
-                          {"growth_interval", AttrKind::kInt, int64_t{2000}, "1 or more"}},
-                .internal = true,
-                .factors = " -> , "};
+  def.schema = {
+      .name = "adapt_loss_scale",
+      .doc =
+          "A scale of -1, for gradients that are not finite, multiplies the factor by "
+          "backoff, down to 2^-24; growth_interval others in a row multiply it by growth. "
+          "A scale of -2 changes neither output.",
+      .inputs = {{.name = "scale", .doc = "f32 scalar, of clip_scale"}},
+      .outputs = {{.name = "factor", .doc = "f32 scalar; read and written"},
+                  {.name = "finite_steps", .doc = "f32 scalar, a whole number; state"}},
+      .attrs = {{"growth", AttrKind::kReal, 2.0, "1 or more"},
+                {"backoff", AttrKind::kReal, 0.5, "above 0 and below 1"},
+                {"growth_interval", AttrKind::kInt, int64_t{2000}, "1 or more"}},
+      .internal = true,
+      .factors = " -> , "};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<sbp::TensorType>> {
-    OperandCheck check(in, {"total"});
+    OperandCheck check(in, {"scale"});
     check.Is(0, DType::kF32).Rank(0, 0);
     const double growth = in.attrs.Real("growth", 2), backoff = in.attrs.Real("backoff", 0.5);
     const int64_t interval = in.attrs.Int("growth_interval", 2000);

@@ -22,6 +22,11 @@ void AddUpdates(std::vector<OpCase>* cases) {
                     {{"clip_norm", 0.5}},
                     {"f32[]", "f32[]"},
                     {Fill::kPositive, Fill::kPositive}});
+  cases->push_back({"clip_scale with a loss scale that adapts",
+                    "clip_scale",
+                    {{"clip_norm", 0.5}},
+                    {"f32[]", "f32[]", "f32[]"},
+                    {Fill::kPositive, Fill::kPositive, Fill::kPositive}});
   cases->push_back({"adapt_loss_scale",
                     "adapt_loss_scale",
                     {{"growth_interval", int64_t{2}}},

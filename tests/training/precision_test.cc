@@ -2,6 +2,8 @@
 // precision: the losses are close to f32, equal on every mesh as far as the type allows, and the
 // model learns. Tests the loss scale of f16, too.
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
+#include "tools/zoo/mlp.h"
 
 namespace weir::training {
 namespace {
@@ -159,6 +162,61 @@ TEST(LossScale, AnOverflowChangesTheScaleAlone) {
     EXPECT_EQ(run.weights.at("loss_scale/factor"), std::vector<float>{0x1p57f}) << mesh;
     for (auto* states : {&run.initial, &run.weights}) states->erase("loss_scale/factor");
     EXPECT_EQ(FirstDifferentState(run.initial, run.weights), "") << mesh;
+  }
+}
+
+constexpr int64_t kBadStep = 2;
+
+// Feeds the values of another feed, except that one image of one micro-batch is infinite.
+class SpoiltFeed final : public actors::DataFeed {
+ public:
+  explicit SpoiltFeed(const proto::Job& job) : feed_(RepeatingFeed(job)) {}
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                    const TensorSlice& slice, void* out) override {
+    absl::Status filled = feed_->Fill(feed, step, micro_batch, slice, out);
+    if (feed == "images" && step == kBadStep && micro_batch == 1 && slice.offset[0] == 0)
+      static_cast<float*>(out)[0] = std::numeric_limits<float>::infinity();
+    return filled;
+  }
+
+ private:
+  std::unique_ptr<actors::DataFeed> feed_;
+};
+
+// One rank of dp alone sees the bad image, in one micro-batch, and the last stage alone has the
+// loss.
+TEST(LossScale, ALossThatIsNotFiniteEndsAllChanges) {
+  zoo::MlpOptions mlp;
+  mlp.pixels = mlp.hidden = 16;
+  mlp.training.batch = 8;
+  mlp.training.micro_batches = 2;
+  mlp.training.steps = 8;
+  mlp.training.warmup_steps = 0;
+  mlp.training.precision = "f16";
+  for (const char* mesh : {"", "dp=2", "tp=2", "pp=2", "dp=2,tp=2"}) {
+    for (const auto& [zero, every] : {std::pair(0, 1), {1, 1}, {3, 1}, {0, 2}}) {
+      SCOPED_TRACE(std::string(mesh) + " zero " + std::to_string(zero) + ", every " +
+                   std::to_string(every));
+      mlp.training.zero_stage = zero;
+      mlp.training.update_every = every;
+      proto::Job job = WithMesh(*zoo::MlpJob(mlp), mesh);
+      proto::LossScale* scale = job.mutable_training()->mutable_loss_scale();
+      scale->set_initial(256);
+      scale->set_growth_interval(3);
+      const TrainRun good = RunOf(job, kBadStep);
+      TrainRunOptions options;
+      options.steps = 6;
+      options.feed = [](const proto::Job& fed) { return std::make_unique<SpoiltFeed>(fed); };
+      const absl::StatusOr<TrainRun> bad = Train(job, options);
+      ASSERT_TRUE(bad.ok()) << bad.status();
+      ASSERT_EQ(bad->losses.size(), 6u);
+      EXPECT_FALSE(std::isfinite(bad->losses[kBadStep]));
+      EXPECT_EQ(FirstDifferentState(bad->weights, good.weights), "");
+      EXPECT_EQ(good.weights.at("loss_scale/factor"), std::vector<float>{256});
+      EXPECT_EQ(good.weights.at("loss_scale/finite_steps"),
+                std::vector<float>{static_cast<float>(kBadStep) / static_cast<float>(every)});
+      EXPECT_NE(FirstDifferentState(good.weights, good.initial), "");
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/job/check_training.h"
+#include "runtime/base/loss_scale.h"
 #include "tools/train/run_so_far.h"
 
 namespace weir::train {
@@ -14,9 +15,6 @@ namespace {
 constexpr int64_t kSkipsTold = 3;
 
 const char* TextOf(double value) { return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"; }
-
-// Gradients that are not finite even with so small a loss scale do not overflow: they are wrong.
-constexpr double kLossScaleLeast = 0x1p-20;
 
 bool IsTold(int64_t number) { return number <= kSkipsTold || (number & (number - 1)) == 0; }
 
@@ -49,11 +47,17 @@ std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
              scale = metrics.find("loss_scale");
   const bool loss_is_bad = loss != metrics.end() && !std::isfinite(loss->second);
   const bool norm_is_bad = norm != metrics.end() && !std::isfinite(norm->second);
-  const bool adapts = loss_scale_ == LossScale::kAdapts && scale != metrics.end();
-  const bool overflows = adapts && norm_is_bad && !loss_is_bad && scale->second >= kLossScaleLeast;
-  const bool skips = norm_is_bad && (adapts || on_nonfinite_ == OnNonfinite::kSkip);
+  const bool adapts = loss_scale_ == LossScale::kAdapts;
+  const bool has_scale = adapts && scale != metrics.end();  // steps between updates have none
+  const bool overflows =
+      has_scale && norm_is_bad && !loss_is_bad && scale->second >= kOverflowScaleLeast;
+  // Such a run is at its end: nothing has changed since its first error.
+  if (adapts && on_nonfinite_ == OnNonfinite::kStop && first_.has_value()) return "";
+  const bool skips =
+      overflows || (norm_is_bad && (on_nonfinite_ == OnNonfinite::kSkip ||
+                                    (adapts && on_nonfinite_ == OnNonfinite::kContinue)));
   if (skips) run_->NoteSkipped(step);
-  if (adapts) (*report)["skipped_updates"] = static_cast<double>(run_->num_skipped());
+  if (has_scale) (*report)["skipped_updates"] = static_cast<double>(run_->num_skipped());
   if (overflows) return LineOfOverflow(step, scale->second);
   if (!loss_is_bad && !norm_is_bad) return "";
   NonfiniteStep bad{step, loss_is_bad, ""};
@@ -61,8 +65,7 @@ std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
   if (norm_is_bad)
     absl::StrAppend(&bad.found, loss_is_bad ? ", " : "", "gradient norm ", TextOf(norm->second));
   if (!first_.has_value()) first_ = bad;
-  // A loss scale that adapts leaves out this update alone, and later ones are made.
-  if (norm_is_bad && !adapts && !first_bad_norm_.has_value()) first_bad_norm_ = step;
+  if ((norm_is_bad || adapts) && !first_left_out_.has_value()) first_left_out_ = step;
   if (on_nonfinite_ == OnNonfinite::kSkip && norm_is_bad) return LineOfSkip(bad);
   if (on_nonfinite_ == OnNonfinite::kStop || warned_) return "";
   warned_ = true;

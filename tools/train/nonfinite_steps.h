@@ -1,7 +1,8 @@
 // Checks the reports of every step: whether the loss is finite, and the norm of the gradients. The
 // norm covers every value that reaches a weight: the sum of the squares of all gradients is finite
 // only if each gradient is finite. With a loss scale that adapts, a report has the scale, and a
-// norm alone that is not finite is no error unless the scale is too small for an overflow.
+// norm alone that is not finite is no error unless the scale is too small for an overflow
+// (runtime/base/loss_scale.h).
 //
 //   Look(step) in order, for each reported step -> a line for people; under kStop, first() once
 //   there is such a step
@@ -49,9 +50,10 @@ class NonfiniteSteps {
 
   // The first step whose loss or norm is not finite.
   const std::optional<NonfiniteStep>& first() const { return first_; }
-  // The first step whose norm is not finite, without a loss scale that adapts. Under kStop no
-  // weight has changed since before that step.
-  std::optional<int64_t> first_bad_norm() const { return first_bad_norm_; }
+  // The first step whose update the plan leaves out because of an error. Under kStop no state has
+  // changed since before that step. Without a loss scale that adapts, the norm alone makes the plan
+  // do so; with such a scale, the loss does, too.
+  std::optional<int64_t> first_left_out() const { return first_left_out_; }
   // Returns a line for the end of the run on the updates that were left out, under kSkip or with a
   // loss scale that adapts; empty if none was.
   std::string Summary() const;
@@ -65,7 +67,7 @@ class NonfiniteSteps {
   const std::string loss_;
   RunSoFar* const run_;
   std::optional<NonfiniteStep> first_;
-  std::optional<int64_t> first_bad_norm_;
+  std::optional<int64_t> first_left_out_;
   bool warned_ = false;
 };
 

@@ -26,7 +26,7 @@ TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
   EXPECT_EQ(stop.Look(2, &bad), "");
   EXPECT_EQ(stop.first()->step, 1);
   EXPECT_EQ(stop.first()->found, "loss nan");
-  EXPECT_EQ(stop.first_bad_norm(), 2);
+  EXPECT_EQ(stop.first_left_out(), 2);
 
   NonfiniteSteps skip(OnNonfinite::kSkip, LossScale::kNoneOrFixed, "loss", &run);
   EXPECT_THAT(skip.Look(0, &bad),
@@ -73,14 +73,29 @@ TEST(NonfiniteStepsTest, AnOverflowOfScaledGradientsIsNoError) {
   stop.Look(2, &bad_loss);
   ASSERT_TRUE(stop.first().has_value());
   EXPECT_EQ(stop.first()->step, 2);
-  EXPECT_FALSE(stop.first_bad_norm().has_value()) << "later updates are made";
+  EXPECT_EQ(stop.first_left_out(), 2) << "a loss without an overflow";
+  const int64_t skipped = run.num_skipped();
+  EXPECT_EQ(stop.Look(3, &overflow), "") << "the run is at its end";
+  EXPECT_EQ(run.num_skipped(), skipped);
+  NonfiniteSteps finite_norm(OnNonfinite::kStop, LossScale::kAdapts, "loss", &run);
+  StepMetrics lone_loss = {{"loss", NAN}, {"grad_norm", 1.0}, {"loss_scale", 1024}};
+  finite_norm.Look(4, &lone_loss);
+  EXPECT_EQ(finite_norm.first_left_out(), 4);
+  NonfiniteSteps between_updates(OnNonfinite::kStop, LossScale::kAdapts, "loss", &run);
+  StepMetrics without_update = {{"loss", NAN}};
+  between_updates.Look(4, &without_update);
+  between_updates.Look(5, &bad_loss);
+  EXPECT_EQ(between_updates.first_left_out(), 4)
+      << "the update after step 6 is that of step 5, too";
+  EXPECT_EQ(without_update.count("skipped_updates"), 0u);
   NonfiniteSteps too_small(OnNonfinite::kStop, LossScale::kAdapts, "loss", &run);
   too_small.Look(0, &tiny);
   EXPECT_TRUE(too_small.first().has_value()) << "no overflow explains it";
+  EXPECT_EQ(too_small.first_left_out(), 0);
   NonfiniteSteps unscaled(OnNonfinite::kStop, LossScale::kNoneOrFixed, "loss", &run);
   StepMetrics named_so = {{"loss", 1.0}, {"grad_norm", INFINITY}, {"loss_scale", 2048}};
   unscaled.Look(0, &named_so);
-  EXPECT_EQ(unscaled.first_bad_norm(), 0) << "the metric is the model's own";
+  EXPECT_EQ(unscaled.first_left_out(), 0) << "the metric is the model's own";
   EXPECT_EQ(named_so.count("skipped_updates"), 0u);
 }
 

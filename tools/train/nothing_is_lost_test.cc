@@ -423,17 +423,34 @@ TEST_F(NothingIsLostTest, ADivergedRunStopsNamesTheTensorAndKeepsWhatWasThere) {
   }
 }
 
-// Such a run leaves out updates that are not finite in any case.
-TEST_F(NothingIsLostTest, ADivergedRunWhoseLossScaleAdaptsIsToldOfAWiderType) {
-  proto::Job job = SmallJob();
-  job.mutable_training()->set_precision(proto::Training::F16);
-  job.mutable_training()->mutable_loss_scale()->set_initial(1);
-  job.mutable_training()->mutable_optimizer()->set_clip_norm(0);
-  job.mutable_training()->mutable_schedule()->set_learning_rate(1e30);
-  const std::string message(Error(job).message());
-  EXPECT_THAT(message, HasSubstr("W0962 at step 2"));
-  EXPECT_THAT(message, HasSubstr("training.precision=BF16"));
-  EXPECT_THAT(message, Not(HasSubstr("--on-nonfinite skip")));
+// Such a run leaves out updates with gradients that are not finite in any case. A loss that is not
+// finite ends it as it ends other runs.
+TEST_F(NothingIsLostTest, ADivergedRunWhoseLossScaleAdaptsStopsBeforeTheStepAndIsToldOfAWiderType) {
+  for (const auto& [mesh, every] :
+       {std::pair("", 1), {"dp=2", 1}, {"tp=2", 1}, {"pp=2", 1}, {"", 2}, {"pp=2", 2}}) {
+    SCOPED_TRACE(absl::StrCat(mesh, ", an update in ", every));
+    proto::Job job = SmallJob(mesh);
+    job.mutable_training()->set_update_every(every);
+    job.mutable_training()->set_precision(proto::Training::F16);
+    job.mutable_training()->mutable_loss_scale()->set_initial(1);
+    job.mutable_training()->mutable_optimizer()->set_clip_norm(0);
+    job.mutable_training()->mutable_schedule()->set_learning_rate(1e30);
+    options_.save = Path("save");
+    options_.checkpoint = Path("checkpoint");
+    const std::string message(Error(job).message());
+    EXPECT_THAT(message, HasSubstr(absl::StrCat("W0962 at step ", every + 1)));
+    EXPECT_THAT(message, HasSubstr("training.precision=BF16"));
+    EXPECT_THAT(message, Not(HasSubstr("--on-nonfinite skip")));
+    EXPECT_EQ(Text(options_.save + ".stopped"), WeightsAfter(job, every));
+    auto stopped = store::SafetensorsReader::Open(options_.checkpoint + ".stopped").value();
+    EXPECT_EQ(stopped->metadata().at("step"), absl::StrCat(every));
+    for (const char* state : {"loss_scale/factor", "loss_scale/finite_steps"}) {
+      float value = 0;
+      ASSERT_EQ(stopped->Read(state, TensorSlice::Whole(DType::kF32, {}), &value),
+                absl::OkStatus());
+      EXPECT_EQ(value, 1) << state << " as after the first update";
+    }
+  }
 }
 
 TEST_F(NothingIsLostTest, AStateThatIsNotFiniteIsNamedAndNeverSaved) {
@@ -468,9 +485,20 @@ TEST_F(NothingIsLostTest, WeightsThatTheLastUpdateMadeInfiniteReplaceNoFile) {
 
 // A weight is NaN for one step, and then as it was before.
 TEST_F(NothingIsLostTest, AnUpdateLeftOutChangesNothingOnAnyMeshAndSkipMakesTheNext) {
-  for (const char* mesh : {"", "dp=2", "dp=2,tp=2", "pp=2"}) {
+  for (const auto& [mesh, precision] : {std::pair("", proto::Training::F32),
+                                        {"dp=2", proto::Training::F32},
+                                        {"dp=2,tp=2", proto::Training::F32},
+                                        {"pp=2", proto::Training::F32},
+                                        {"", proto::Training::F16},
+                                        {"dp=2,tp=2", proto::Training::F16},
+                                        {"pp=2", proto::Training::F16}}) {
     for (OnNonfinite policy : {OnNonfinite::kSkip, OnNonfinite::kStop}) {
-      auto runner = LocalRunner::Open(SmallJob(mesh), {1, 0, 0, policy}).value();
+      proto::Job job = SmallJob(mesh);
+      job.mutable_training()->set_precision(precision);
+      // The loss scale is a state, too.
+      if (precision == proto::Training::F16)
+        job.mutable_training()->mutable_loss_scale()->set_initial(1);
+      auto runner = LocalRunner::Open(job, {1, 0, 0, policy}).value();
       ASSERT_TRUE(runner->RunSteps(1).ok());
       const auto save = [&](const std::string& name) {
         return runner->Save({StateSet::kAll, {}, Path(name), Nonfinite::kKeep});

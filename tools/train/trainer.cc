@@ -678,15 +678,14 @@ class Trainer {
     if (!line.empty()) progress_.Say(line);
   }
 
-  // No update has been made since the norm of the gradients was not finite, so the weights are
-  // those before that step. With a loss scale that adapts, the bad update alone was left out, and
-  // the weights are those of the last step. Earlier files stay as they are, and the weights go into
-  // new files beside them.
+  // No state has changed since the step whose update was left out, so the states are those before
+  // that step. If only the loss was not finite, updates went on, and the states are those of the
+  // last step. Earlier files stay as they are, and the states go into new files beside them.
   absl::Status EndAtNonfinite() {
     const NonfiniteStep& bad = *nonfinite_.first();
     const int64_t ran = result_.steps_done;
     checkpoints_.Await();
-    result_.steps_done = updates_.RoundDown(nonfinite_.first_bad_norm().value_or(ran));
+    result_.steps_done = updates_.RoundDown(nonfinite_.first_left_out().value_or(ran));
     if (result_.steps_done > started_at_) {
       if (checkpoints_.is_wanted() && updates_.delay == 0) {
         const std::string path = checkpoints_.base_path();

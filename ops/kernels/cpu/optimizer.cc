@@ -9,6 +9,7 @@
 #include "ops/kernels/shape/optimizer_check.h"
 #include "ops/kernels/shape/optimizer_step.h"
 #include "ops/kernels/shape/pieces.h"
+#include "runtime/base/loss_scale.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/update_rate.h"
 
@@ -234,7 +235,7 @@ KernelOr MakeSumSquares(const KernelSpec& spec) {
   return std::make_unique<SumSquaresKernel>(spec);
 }
 
-// Every rank that runs this kernel sees the same total, so all ranks decide alike.
+// Every rank that runs this kernel sees the same total and loss, so all ranks decide alike.
 class ClipScaleKernel final : public Kernel {
  public:
   explicit ClipScaleKernel(const Attributes& attrs)
@@ -250,6 +251,11 @@ class ClipScaleKernel final : public Kernel {
     const bool finite = std::isfinite(norm);
     const bool has_factor = args.inputs.size() > 1 && args.inputs[1] != nullptr;
     const float factor = has_factor ? *static_cast<const float*>(args.inputs[1]) : loss_scale_;
+    const bool has_loss = args.inputs.size() > 2 && args.inputs[2] != nullptr;
+    const bool loss_is_finite =
+        !has_loss || std::isfinite(*static_cast<const float*>(args.inputs[2]));
+    // Gradients that overflow because of the factor are no error.
+    const bool overflows = has_loss && loss_is_finite && factor >= kOverflowScaleLeast;
     norm /= factor;
     const bool counts_more = first_scale_ != 1 && updates_.OptimizerStep(args.step) == 0;
     if (counts_more) norm *= first_scale_;
@@ -260,25 +266,23 @@ class ClipScaleKernel final : public Kernel {
     }
     if (counts_more) scale *= first_scale_;
     scale /= factor;
-    if (leaves_out_ && (!finite || stopped_)) {
-      scale = kNoUpdate;
-      stopped_ = stays_;
-    }
+    if (stays_ && (!loss_is_finite || (!finite && !overflows))) stopped_ = true;
+    if (stopped_ || (!finite && (leaves_out_ || has_loss)))
+      scale = has_loss && (stopped_ || !loss_is_finite) ? kNothingChanges : kNoUpdate;
     *static_cast<float*>(args.outputs[0]) = scale;
     if (args.outputs.size() > 1 && args.outputs[1]) *static_cast<float*>(args.outputs[1]) = norm;
     return absl::OkStatus();
   }
 
  private:
-  static constexpr float kNoUpdate = -1;
-
   const double clip_norm_;
   const float loss_scale_;
   const float first_scale_;
   const UpdateRate updates_;
   const bool leaves_out_;
   const bool stays_;
-  // True from the first norm that was not finite on: weights stay as they were before that norm.
+  // True from the first norm or loss on that was not finite, without overflows: weights stay as
+  // they were before.
   bool stopped_ = false;
 };
 
@@ -287,13 +291,15 @@ KernelOr MakeClipScale(const KernelSpec& spec) {
   return std::make_unique<ClipScaleKernel>(spec.attrs);
 }
 
-// Every rank that runs this kernel sees the same total, so all ranks have the same factor.
+// Every rank that runs this kernel sees the same scale, so all ranks have the same factor.
 class AdaptLossScaleKernel final : public Kernel {
  public:
   explicit AdaptLossScaleKernel(const Attributes& attrs) : step_(LossScaleStepOf(attrs)) {}
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    const bool finite = std::isfinite(*static_cast<const float*>(args.inputs[0]));
+    const float scale = *static_cast<const float*>(args.inputs[0]);
+    if (scale == kNothingChanges) return absl::OkStatus();
+    const bool finite = scale != kNoUpdate;
     float* factor = static_cast<float*>(args.outputs[0]);
     float* finite_steps = static_cast<float*>(args.outputs[1]);
     *finite_steps = finite ? *finite_steps + 1 : 0;

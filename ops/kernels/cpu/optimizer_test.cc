@@ -147,15 +147,15 @@ TEST(ClipScaleTest, ALossScaleIsOneNumber) {
 TEST(AdaptLossScaleTest, FollowsTheRuleOfGradScaler) {
   const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
   const Attributes attrs{{"growth", 4.0}, {"backoff", 0.25}, {"growth_interval", int64_t{2}}};
-  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   TestTensor factor = Scalar(64), steps = Scalar(0);
-  const double totals[] = {1, 1, 1, inf, 1, nan, 1, 1};
-  const double factors[] = {64, 256, 256, 64, 64, 16, 16, 64};
-  const double counts[] = {1, 0, 1, 0, 1, 0, 1, 0};
-  for (size_t i = 0; i < std::size(totals); ++i) {
+  // Nothing changes after -2.
+  const double scales[] = {0.5, 1, 1, -2, -1, 1, -2, -1, 0, 1};
+  const double factors[] = {64, 256, 256, 256, 64, 64, 64, 16, 16, 64};
+  const double counts[] = {1, 0, 1, 1, 0, 1, 1, 0, 1, 0};
+  for (size_t i = 0; i < std::size(scales); ++i) {
     RunOptions options;
     options.initial_outputs = {factor, steps};
-    auto out = RunKernel("adapt_loss_scale", attrs, {Scalar(totals[i])}, {scalar, scalar}, options);
+    auto out = RunKernel("adapt_loss_scale", attrs, {Scalar(scales[i])}, {scalar, scalar}, options);
     factor = out[0], steps = out[1];
     EXPECT_EQ(factor[0], factors[i]) << i;
     EXPECT_EQ(steps[0], counts[i]) << i;
@@ -165,7 +165,7 @@ TEST(AdaptLossScaleTest, FollowsTheRuleOfGradScaler) {
 TEST(AdaptLossScaleTest, KeepsTheFactorAboveAFloor) {
   const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
   const Attributes attrs{{"growth", 2.0}, {"backoff", 0.5}, {"growth_interval", int64_t{2}}};
-  const TestTensor overflow = Scalar(std::numeric_limits<double>::infinity());
+  const TestTensor overflow = Scalar(-1);
   const double from[] = {0x1p-22, 0x1p-23, 0x1p-24, 0x1p-30};
   const double to[] = {0x1p-23, 0x1p-24, 0x1p-24, 0x1p-30};
   for (size_t i = 0; i < std::size(from); ++i) {
@@ -176,24 +176,34 @@ TEST(AdaptLossScaleTest, KeepsTheFactorAboveAFloor) {
   }
 }
 
-// Returns the scales that one kernel makes of one total after another.
+// The operands of one step of clip_scale with a loss scale that adapts.
+struct AdaptingStep {
+  float total, loss_scale, loss;
+};
+
+// Returns the scales that one kernel makes of one total after another; of the totals, loss scales
+// and losses of `steps` if there are any.
 std::vector<float> ScalesOf(const std::string& on_nonfinite, double clip_norm,
-                            const std::vector<float>& totals) {
+                            std::vector<float> totals,
+                            const std::vector<AdaptingStep>& steps = {}) {
+  for (const AdaptingStep& step : steps) totals.push_back(step.total);
   const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
   KernelSpec spec;
   spec.op = "clip_scale";
   spec.attrs = {{"clip_norm", clip_norm}, {"on_nonfinite", on_nonfinite}};
-  spec.inputs = {scalar};
+  spec.inputs.assign(steps.empty() ? 1 : 3, scalar);
   spec.outputs = {scalar, scalar};
   auto kernel = KernelRegistry::Create("cpu", spec);
   EXPECT_TRUE(kernel.ok()) << kernel.status();
   std::vector<float> scales;
   for (float total : totals) {
     float scale = 0, norm = 0;
-    const void* inputs[] = {&total};
+    AdaptingStep step = {};
+    if (!steps.empty()) step = steps[scales.size()];
+    const void* inputs[] = {&total, &step.loss_scale, &step.loss};
     void* outputs[] = {&scale, &norm};
     KernelArgs args;
-    args.inputs = inputs;
+    args.inputs = absl::MakeConstSpan(inputs, spec.inputs.size());
     args.outputs = outputs;
     args.step = static_cast<int64_t>(scales.size());
     EXPECT_EQ((*kernel)->Run(args, {}), absl::OkStatus());
@@ -215,6 +225,47 @@ TEST(ClipScaleTest, ANormThatIsNotFiniteLeavesUpdatesOut) {
   EXPECT_TRUE(std::isnan(ScalesOf("continue", 1, {nan})[0]));
 }
 
+TEST(ClipScaleTest, WithALossScaleThatAdaptsTheLossTellsErrorsFromOverflows) {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  const auto scales_of = [](const char* on_nonfinite, const std::vector<AdaptingStep>& steps) {
+    return ScalesOf(on_nonfinite, 0, {}, steps);
+  };
+  const AdaptingStep fine = {1, 2, 1}, overflow = {infinity, 2, 1},
+                     at_the_limit = {nan, 0x1p-20f, 1}, too_small = {nan, 0x1p-21f, 1};
+  for (const char* on_nonfinite : {"stop", "skip", "continue"}) {
+    EXPECT_EQ(scales_of(on_nonfinite, {fine, overflow, at_the_limit, fine}),
+              (std::vector<float>{0.5, -1, -1, 0.5}));
+  }
+  for (const float bad : {nan, infinity, -infinity}) {
+    const AdaptingStep bad_loss = {1, 2, bad}, all_bad = {nan, 2, bad};
+    EXPECT_EQ(scales_of("stop", {fine, bad_loss, fine, overflow}),
+              (std::vector<float>{0.5, -2, -2, -2}));
+    EXPECT_EQ(scales_of("stop", {fine, overflow, all_bad, overflow, fine}),
+              (std::vector<float>{0.5, -1, -2, -2, -2}));
+    EXPECT_EQ(scales_of("skip", {bad_loss, all_bad, fine}), (std::vector<float>{0.5, -2, 0.5}));
+    EXPECT_EQ(scales_of("continue", {bad_loss, all_bad, fine}), (std::vector<float>{0.5, -2, 0.5}));
+  }
+  EXPECT_EQ(scales_of("stop", {too_small, fine}), (std::vector<float>{-2, -2}));
+  EXPECT_EQ(scales_of("skip", {too_small, {1, 0x1p-21f, 1}}), (std::vector<float>{-1, 0x1p21f}));
+}
+
+TEST(ClipScaleTest, OneStepIsAlikeOnEveryDevice) {
+  const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  const auto scale_of = [&](const char* on_nonfinite, double total, double factor, double loss) {
+    return RunKernel("clip_scale",
+                     {{"clip_norm", 0.0}, {"on_nonfinite", std::string(on_nonfinite)}},
+                     {Scalar(total), Scalar(factor), Scalar(loss)}, {scalar, scalar})[0][0];
+  };
+  EXPECT_EQ(scale_of("stop", 1, 2, 1), 0.5);
+  EXPECT_EQ(scale_of("stop", infinity, 2, 1), -1);
+  EXPECT_EQ(scale_of("stop", nan, 0x1p-21, 1), -2);
+  EXPECT_EQ(scale_of("stop", 1, 2, nan), -2);
+  EXPECT_EQ(scale_of("skip", 1, 2, -infinity), 0.5);
+  EXPECT_EQ(scale_of("continue", nan, 2, -infinity), -2);
+  EXPECT_EQ(scale_of("continue", nan, 2, 1), -1);
+}
+
 TEST(UpdateTest, AScaleBelowZeroWritesNothing) {
   const std::vector<double> weights = {1, -2, 3}, gradient(3, std::nan("")), m = {0.5, 0.25, 0},
                             v = {1, 2, 0.5};
@@ -234,7 +285,7 @@ TEST(UpdateTest, AScaleBelowZeroWritesNothing) {
       g[i] = static_cast<float>(gradient[i]);
       for (int k = 0; k < 3; ++k) state[k][i] = static_cast<float>((*values[k])[i]);
     }
-    const float scale = -1;
+    const float scale = adam ? -1 : -2;
     const void* inputs[] = {g, &scale};
     void* outputs[] = {state[0], state[1], state[2]};
     device::ThreadTeam team(1);

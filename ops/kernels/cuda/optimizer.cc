@@ -193,8 +193,8 @@ KernelOr MakeSumSquares(const KernelSpec& spec) {
   return std::make_unique<SumSquaresKernel>(spec);
 }
 
-// Every rank that runs this kernel sees the same total, so all ranks decide alike. Whether a norm
-// was not finite is known on the device alone, so the device keeps it from step to step.
+// Every rank that runs this kernel sees the same total and loss, so all ranks decide alike. Whether
+// a norm was not finite is known on the device alone, so the device keeps it from step to step.
 class ClipScaleKernel final : public CudaKernel {
  public:
   explicit ClipScaleKernel(const Attributes& attrs)
@@ -223,6 +223,7 @@ class ClipScaleKernel final : public CudaKernel {
     work.clip_norm = static_cast<float>(clip_norm_);
     work.loss_scale = loss_scale_;
     if (args.inputs.size() > 1) work.factor = static_cast<const float*>(args.inputs[1]);
+    if (args.inputs.size() > 2) work.loss = static_cast<const float*>(args.inputs[2]);
     if (first_scale_ != 1 && updates_.OptimizerStep(args.step) == 0)
       work.first_scale = first_scale_;
     work.leaves_out = leaves_out_;

@@ -1,13 +1,13 @@
 #include "ops/kernels/cuda/optimizer.h"
 
 #include "ops/kernels/cuda/block_reduce.cuh"
+#include "runtime/base/loss_scale.h"
 
 namespace weir::kernels::WEIR_CUDA_SPACE {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int kPack = kPackSize<float>;
-constexpr float kNoUpdate = -1;
 
 // A block updates this many elements of one tensor.
 constexpr int kPacksOfThread = 4;
@@ -217,6 +217,11 @@ __global__ void ClipScaleKernel(ClipScaleWork work) {
   float norm = sqrtf(*work.total);
   const bool finite = norm < Infinity();  // a NaN is not
   const float factor = work.factor != nullptr ? *work.factor : work.loss_scale;
+  const bool has_loss = work.loss != nullptr;
+  const bool loss_is_finite =
+      !has_loss || (*work.loss < Infinity() && *work.loss > -Infinity());  // a NaN is not
+  // Gradients that overflow because of the factor are no error.
+  const bool overflows = has_loss && loss_is_finite && factor >= kOverflowScaleLeast;
   norm /= factor;
   norm *= work.first_scale;
   float scale = 1;
@@ -227,14 +232,17 @@ __global__ void ClipScaleKernel(ClipScaleWork work) {
   scale *= work.first_scale;
   scale /= factor;
   const bool was_stopped = !work.is_first && *work.stopped != 0;
-  const bool stops = work.leaves_out && (!finite || was_stopped);
-  *work.stopped = stops ? work.stays : was_stopped;
-  *work.scale = stops ? kNoUpdate : scale;
+  const bool stopped = was_stopped || (work.stays && (!loss_is_finite || (!finite && !overflows)));
+  *work.stopped = stopped;
+  if (stopped || (!finite && (work.leaves_out || has_loss)))
+    scale = has_loss && (stopped || !loss_is_finite) ? kNothingChanges : kNoUpdate;
+  *work.scale = scale;
   if (work.norm != nullptr) *work.norm = norm;
 }
 
 __global__ void AdaptLossScaleKernel(AdaptLossScaleWork work) {
-  const bool finite = *work.total < Infinity();  // a NaN is not
+  if (*work.scale == kNothingChanges) return;
+  const bool finite = *work.scale != kNoUpdate;
   float steps = finite ? *work.finite_steps + 1 : 0;
   float factor = *work.factor;
   // A factor that begins below the floor stays as it is.

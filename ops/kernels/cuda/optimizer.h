@@ -84,11 +84,12 @@ struct ClipScaleWork {
   float clip_norm = 0;           // 0: none
   float loss_scale = 1;          // the factor of the gradients, unless `factor` gives it
   const float* factor = nullptr;
-  float first_scale = 1;       // what the gradients of this step count more
-  bool leaves_out = false;     // a norm that is not finite means no update
-  bool stays = false;          // no update follows such a norm
-  int32_t* stopped = nullptr;  // whether there was such a norm; memory of the kernel
-  bool is_first = false;       // this launch is the first that gets `stopped`
+  const float* loss = nullptr;  // only with a loss scale that adapts: tells overflows from errors
+  float first_scale = 1;        // what the gradients of this step count more
+  bool leaves_out = false;      // a norm that is not finite means no update
+  bool stays = false;           // no update follows such a norm, or a loss that is not finite
+  int32_t* stopped = nullptr;   // whether there was such a norm or loss; memory of the kernel
+  bool is_first = false;        // this launch is the first that gets `stopped`
   float* scale = nullptr;
   float* norm = nullptr;
 };
@@ -96,7 +97,7 @@ void LaunchClipScale(const ClipScaleWork& work, device::CudaStream stream);
 
 struct AdaptLossScaleWork {
   LossScaleStep step;
-  const float* total = nullptr;  // the sum of squares
+  const float* scale = nullptr;  // the scale of ClipScaleWork
   float* factor = nullptr;
   float* finite_steps = nullptr;
 };

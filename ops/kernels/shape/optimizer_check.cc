@@ -44,7 +44,7 @@ absl::Status CheckSumSquares(const KernelSpec& spec) {
 
 absl::Status CheckClipScale(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(1, 2)
+  check.Inputs(1, 3)
       .Outputs(1, 2)
       .Is(check.in(0), DType::kF32, "total")
       .Is(check.out(0), DType::kF32, "scale");
@@ -53,13 +53,17 @@ absl::Status CheckClipScale(const KernelSpec& spec) {
     check.Is(check.in(1), DType::kF32, "loss_scale");
     check.Expect(check.in(1).num_elements() == 1, "one loss_scale");
   }
+  if (check.HasIn(2)) {
+    check.Is(check.in(2), DType::kF32, "loss");
+    check.Expect(check.in(2).num_elements() == 1, "one loss");
+  }
   check.Expect(check.in(0).num_elements() == 1 && check.out(0).num_elements() == 1, "scalars");
   return check.status();
 }
 
 absl::Status CheckAdaptLossScale(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(1, 1).Outputs(2, 2).Is(check.in(0), DType::kF32, "total");
+  check.Inputs(1, 1).Outputs(2, 2).Is(check.in(0), DType::kF32, "scale");
   check.Is(check.out(0), DType::kF32, "factor").Is(check.out(1), DType::kF32, "finite_steps");
   check.Expect(check.in(0).num_elements() == 1 && check.out(0).num_elements() == 1 &&
                    check.out(1).num_elements() == 1,

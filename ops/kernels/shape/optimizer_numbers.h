@@ -30,6 +30,11 @@ struct LossScaleStep {
   float growth_interval;  // finite steps in a row, a whole number
 };
 
+// The results of clip_scale that are no factors of gradients. Updates write nothing on either.
+// kNoUpdate: gradients are not finite. kNothingChanges: the loss is not finite, or the run stops,
+// so the loss scale stays as it is, too.
+inline constexpr float kNoUpdate = -1, kNothingChanges = -2;
+
 // The least factor that a backoff makes. Smaller factors would make their inverse infinite, and no
 // overflow needs one.
 inline constexpr float kLossScaleFloor = 0x1p-24f;
