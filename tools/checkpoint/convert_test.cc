@@ -22,6 +22,7 @@
 namespace weir::checkpoint {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Key;
@@ -203,6 +204,11 @@ TEST_F(ConvertTest, AnExportOfAveragesHasThemUnderTheNamesOfTheWeights) {
       written.reader->Read("layers.0.wq", TensorSlice::Whole(DType::kF32, {4, 6}), values.data())
           .ok());
   EXPECT_EQ(values, CountFrom(24, 7.0f));
+  with.tensors["head/adam_m"] = {{5}, CountFrom(5, 2.0f), {}, store::StateOwner::kOptimizerSlot};
+  ASSERT_TRUE(store::WriteFolderForTest(run(), 1, with).ok());
+  EXPECT_THAT(std::string(ExportSafetensors(Opened(run()), order).status().message()),
+              AllOf(HasSubstr("W0084"), HasSubstr("head/average")))
+      << "the head was trained";
 }
 
 // The first update sets the averages. Before, they are zeros, and no weights.

@@ -30,7 +30,7 @@ absl::Status TakeAverages(const OpenTensors& from, std::map<std::string, NewTens
     return Rejected({"W0084", from.reader->path(), "averages of weights", "none",
                      "a run with training { average {} }, or no --average"});
   }
-  return weights::CheckAveragesAreSet(*from.reader);
+  return weights::CheckAverages(*from.reader);
 }
 
 // Writes the tensors of one file, a piece at a time.

@@ -11,7 +11,18 @@ namespace weir::weights {
 
 std::string AverageOf(const std::string& weight) { return absl::StrCat(weight, kAverageEnding); }
 
-absl::Status CheckAveragesAreSet(const store::SafetensorsReader& file) {
+absl::Status CheckAverages(const store::SafetensorsReader& file) {
+  // A weight that was trained has other states beside it; a frozen one has none.
+  for (const auto& [name, tensor] : file.tensors()) {
+    const size_t slash = name.find('/');
+    if (slash == std::string::npos) continue;
+    const std::string weight = name.substr(0, slash);
+    if (file.tensors().count(weight) == 0 || file.tensors().count(AverageOf(weight)) > 0) continue;
+    return Rejected({"W0084", file.path(),
+                     absl::StrCat("an average of each trained weight, also ", AverageOf(weight)),
+                     absl::StrCat(name, " without it"),
+                     "a file with all averages, or no --average"});
+  }
   if (!store::StepsBehind(file.metadata()).has_value()) return absl::OkStatus();
   // The first update sets the averages; before, they are zeros.
   const store::CheckpointFacts facts = store::FactsOf(file.metadata());
@@ -34,7 +45,7 @@ absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenValues(const
       return Rejected({"W0084", path, "averages of weights", "none",
                        "a checkpoint of a run with training { average {} }, or no --average"});
     }
-    WEIR_RETURN_IF_ERROR(CheckAveragesAreSet(*file));
+    WEIR_RETURN_IF_ERROR(CheckAverages(*file));
     for (const std::string& name : averaged) file->ReadInPlaceOf(name, AverageOf(name));
   }
   return std::shared_ptr<const store::SafetensorsReader>(std::move(file));

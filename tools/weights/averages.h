@@ -23,13 +23,16 @@ enum class Values : uint8_t { kWeights, kAverages };
 constexpr Values ValuesOf(bool averages) { return averages ? Values::kAverages : Values::kWeights; }
 
 // Opens what SafetensorsReader::Open opens. With kAverages, a tensor with an average has the bytes
-// of the average under its own name. kInvalidArgument (W0084): there is no average, or no update
-// has set the averages yet. Other errors: those of SafetensorsReader::Open.
+// of the average under its own name. kInvalidArgument (W0084): there is no average, or an error of
+// CheckAverages. Other errors: those of SafetensorsReader::Open.
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenValues(const std::string& path,
                                                                            Values values);
 
-// Returns W0084 for a file whose averages no update has set, by the step that the file names. A
-// file that names no step is accepted.
-absl::Status CheckAveragesAreSet(const store::SafetensorsReader& file);
+// Checks the averages of a file that has some. kInvalidArgument (W0084): a weight has another state
+// (WEIGHT/adam_m) and no average, which the error names; or no update has set the averages, by the
+// step that the file names. Optimisers without states (SGD without momentum) leave nothing beside a
+// trained weight, so a missing average of theirs looks like a frozen weight. A file that names no
+// step is accepted.
+absl::Status CheckAverages(const store::SafetensorsReader& file);
 
 }  // namespace weir::weights

@@ -91,6 +91,23 @@ TEST(AveragesTest, NoUpdateHasSetThoseOfAFileOfStepZero) {
   }
 }
 
+TEST(AveragesTest, ATrainedWeightWithoutAnAverageIsNamed) {
+  const auto opened = [&](const Tensors& tensors) {
+    return OpenValues(Written("some_averages.safetensors", tensors)->path(), Values::kAverages);
+  };
+  Tensors tensors = {{"a", Counted({2}, 0)},         {"a/adam_m", Counted({2}, 3)},
+                     {"a/average", Counted({2}, 5)}, {"b", Counted({2}, 10)},
+                     {"b/adam_m", Counted({2}, 13)}, {"b/average", Counted({2}, 15)},
+                     {"frozen", Counted({2}, 20)},   {"loss_scale/factor", Counted({}, 1)}};
+  const auto all = opened(tensors);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(ReadWhole(MappedWeights(*all), "b", {2}), (std::vector<float>{15, 16}));
+  EXPECT_EQ(ReadWhole(MappedWeights(*all), "frozen", {2}), (std::vector<float>{20, 21}));
+  tensors.erase("b/average");
+  EXPECT_THAT(ErrorText(opened(tensors).status()),
+              AllOf(HasSubstr("W0084"), HasSubstr("b/average")));
+}
+
 TEST(NamePatternTest, NumbersAndAnyTextAreCaptured) {
   const NamePattern pattern = NamePattern::Parse("h.{i}.x{j}.{*}.weight").value();
   const std::optional<Captures> captures = pattern.Match("h.12.x3.a.b.weight");
