@@ -318,6 +318,7 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::
                      "with it"});
   }
   CheckpointIndex index;
+  index.sum = sum;
   index.facts.job = message.job();
   index.facts.job_id = message.job_id();
   index.facts.plan_id = message.plan_id();

@@ -97,6 +97,7 @@ struct CheckpointIndex {
   CheckpointFacts facts;
   std::map<std::string, TensorFacts> tensors;
   std::vector<ShardFileRecord> files;
+  uint32_t sum = 0;  // the CRC32C at the end of index.pb from which the index was read
 };
 
 // Return what binds a cursor or a key to its name and its step. A cursor that was reset, a step

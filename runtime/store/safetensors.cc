@@ -230,6 +230,13 @@ absl::Status SafetensorsReader::TakeMetadata() {
   return absl::OkStatus();
 }
 
+uint32_t SafetensorsReader::header_sum() const {
+  uint32_t sum = 0;
+  for (const File& file : files_)
+    sum = ExtendCrc32c(sum, file.bytes->data(), static_cast<size_t>(file.header_end));
+  return sum;
+}
+
 absl::Status SafetensorsReader::AddShards() {
   WEIR_ASSIGN_OR_RETURN(shards_, CheckpointShards::Open(path_));
   const CheckpointFacts& facts = shards_->index().facts;

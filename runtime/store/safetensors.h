@@ -79,6 +79,8 @@ class SafetensorsReader {
   // The metadata of a file without checksums, or what all files of an index have in common. Of a
   // checkpoint folder, the facts of its index (checkpoint_metadata.h).
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Returns the CRC32C of the headers of all files, one after another; 0 of a checkpoint folder.
+  uint32_t header_sum() const;
   // Null unless the path names a checkpoint folder.
   const CheckpointShards* shards() const { return shards_.get(); }
 

@@ -73,6 +73,18 @@ class Elastic(weir_jobs.FailureCase):
         self.assertEqual([rank for rank in ("0", "2") if before[rank] != after[rank]], [])
         self.assertIn("all states come from checkpoints/step-", self.expect_good(job.wait())[-1][1])
 
+    def test_a_recovery_from_files_says_which_checkpoint_somebody_has_removed(self):
+        job = self.start("--checkpoint", "checkpoints/")
+        first = self.ask_for_checkpoint(job, 1)
+        second = self.ask_for_checkpoint(job, 2)
+        self.assertNotEqual(first, second)
+        shutil.rmtree(self.place.path(f"checkpoints/{second}"))
+        kill(job, "1", "3")
+        ended = job.wait()
+        self.assertIn(f"all states come from checkpoints/{first}", self.expect_good(ended)[-1][1])
+        self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: somebody has removed it",
+                      ended.err)
+
     def test_a_new_process_that_ends_at_once_is_replaced_at_once(self):
         job = self.start()
         job.wait_for_step()

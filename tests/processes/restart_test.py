@@ -85,13 +85,6 @@ class Restart(weir_jobs.FailureCase):
         self.assertIn("--on-failure restart without --checkpoint starts the job from its beginning", ended.err)
         self.assertIn("the job goes on from its beginning", ended.err)
 
-    def ask_for_checkpoint(self, job, count):
-        """Lets the run write its checkpoint number `count`, the only one on its way. Returns the folder's name."""
-        job.wait_for_step()
-        job.starter.send_signal(signal.SIGUSR1)
-        written = re.compile(r"checkpoint of step \d+ written to checkpoints/(step-\d+)")
-        return weir_jobs.until("a checkpoint", lambda: written.findall(job.errors())[count - 1:])[0]
-
     def test_no_other_run_takes_the_folder_while_the_processes_start_again(self):
         job = self.start("--checkpoint", "checkpoints/")
         self.ask_for_checkpoint(job, 1)
@@ -129,6 +122,36 @@ class Restart(weir_jobs.FailureCase):
         self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: somebody has removed it",
                       ended.err)
         self.assertRegex(ended.err, rf"restart 1 after step \d+: the job goes on from checkpoints/{first}\n")
+
+    def test_a_checkpoint_that_goes_after_a_restart_has_chosen_it_costs_only_its_own_steps(self):
+        job = self.start("--checkpoint", "checkpoints/")
+        first = self.ask_for_checkpoint(job, 1)
+        second = self.ask_for_checkpoint(job, 2)
+        self.assertNotEqual(first, second)
+        self.kill_when(job, "step 1/")
+        job.wait_for_text(f"the job goes on from checkpoints/{second}\n")
+        os.rename(self.place.path(f"checkpoints/{second}"), self.place.path("gone"))
+        ended = job.wait()
+        # The job may have loaded the checkpoint by then, or its processes may be loading it.
+        self.expect_good(ended, 2)
+        if "the start did not begin from" in ended.err:
+            self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: somebody has removed it",
+                          ended.err)
+            self.assertIn(f": the job goes on from checkpoints/{first}\n", ended.err)
+
+    def test_a_checkpoint_of_another_run_at_the_path_of_resume_is_not_taken(self):
+        for run, seed in (("a", "1"), ("b", "2")):
+            self.place.train(*self.MESH, "--steps", "5", "--checkpoint", f"{run}/", "--set", f"training.seed={seed}")
+        job = self.start("--resume", "a/step-000000005", "--checkpoint", "checkpoints/")
+        job.wait_for_step()
+        os.rename(self.place.path("a"), self.place.path("moved"))
+        os.rename(self.place.path("b"), self.place.path("a"))
+        self.kill_when(job, "step ")
+        ended = job.wait()
+        self.assertEqual(ended.code, DAMAGED, ended.err)
+        self.assertRegex(ended.err, r"W0967 at a/step-000000005: expected the checkpoint of step 5 of run [0-9a-f]{16} "
+                                    r".*; found the checkpoint of step 5 of run [0-9a-f]{16} ")
+        self.assertNotIn(GOES_ON, ended.err)
 
     def test_a_restart_that_cannot_begin_names_the_command_that_takes_the_job_up_again(self):
         self.place.write_text()

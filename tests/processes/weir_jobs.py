@@ -298,6 +298,13 @@ class FailureCase(JobCase):
     def start(self, *options):
         return self.place.start(*self.MESH, "--save", "weights.st", "--metrics", "metrics.jsonl", *self.FLAGS, *options)
 
+    def ask_for_checkpoint(self, job, count):
+        """Lets the run write its checkpoint number `count`, the only one on its way. Returns the folder's name."""
+        job.wait_for_step()
+        job.starter.send_signal(signal.SIGUSR1)
+        written = re.compile(r"checkpoint of step \d+ written to checkpoints/(step-\d+)")
+        return until("a checkpoint", lambda: written.findall(job.errors())[count - 1:])[0]
+
     def expect_results_of_no_failure(self, ended):
         """Expects the weights and metrics of the run without failure, and that no process is left."""
         self.assertEqual(ended.code, 0, ended.err)

@@ -116,19 +116,6 @@ absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory) {
   return NewestOf(directory, steps, std::move(warnings));
 }
 
-absl::StatusOr<WholeCheckpoint> FindWholeUpTo(const std::string& folder) {
-  const std::optional<Named> named = Split(folder);
-  if (!named.has_value()) {
-    WEIR_RETURN_IF_ERROR(CheckWhole(folder));
-    return WholeCheckpoint{folder, {}};
-  }
-  std::vector<int64_t> steps = store::CommittedSteps(named->directory);
-  std::erase_if(steps, [&](int64_t step) { return step >= named->step; });
-  steps.push_back(named->step);
-  std::reverse(steps.begin(), steps.end());
-  return NewestOf(named->directory, steps, {});
-}
-
 bool HasNoSteps(const std::string& directory) {
   std::error_code error;
   const fs::file_status status = fs::status(store::WithoutSlashes(directory), error);

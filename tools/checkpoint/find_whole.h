@@ -35,9 +35,6 @@ std::string GoesOnFromText(const std::string& folder, int64_t steps_again);
 // newest whole one before it, or of all if `latest` names none. kNotFound (W0711): the folder has
 // no committed checkpoint. kDataLoss (W0725): none is whole. kInvalidArgument: see CheckWhole.
 absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory);
-// Returns the checkpoint in `folder` if it is whole, else the newest whole one before it in the
-// same folder of a run. Errors as of FindWhole.
-absl::StatusOr<WholeCheckpoint> FindWholeUpTo(const std::string& folder);
 
 // Returns whether no run has begun a checkpoint in this folder of a run: the folder has no step, be
 // it whole, damaged or unfinished, and no `latest`. A folder that is not there has none, and one

@@ -83,9 +83,9 @@ struct OngoingRun {
   std::unique_ptr<live::LiveRun> live;  // null before the job is read
   // The run holds its checkpoints over all its starts; nullopt before the job is read.
   std::optional<train::RunFolder> folder;
-  std::string first_resume, first_init;  // --resume and --init of the first start
-  std::unique_ptr<fleet::Fleet> fleet;   // the processes of the job; null: this one
-  std::string failure;                   // the report of a failed process
+  std::string first_init;               // --init of the first start
+  std::unique_ptr<fleet::Fleet> fleet;  // the processes of the job; null: this one
+  std::string failure;                  // the report of a failed process
 };
 
 // Shows a line to people, here and wherever the run is watched.
@@ -112,29 +112,19 @@ absl::Status ChooseResume(TrainArguments* arguments, console::Console* console) 
   return absl::OkStatus();
 }
 
-// Returns the newest checkpoint of the run that is whole, or else the one with which the run has
-// begun, or the newest before that one that is whole; empty: the run has begun without one. The
-// warnings name those that are passed over.
-checkpoint::WholeCheckpoint NewestWhole(OngoingRun* run) {
-  checkpoint::WholeCheckpoint from = run->folder->GoBackToWhole();
-  if (!from.path.empty()) return from;
-  from.path = run->folder->PresentPathOf(run->first_resume);
-  std::error_code error;
-  if (from.path.empty() || std::filesystem::is_regular_file(from.path, error)) return from;
-  absl::StatusOr<checkpoint::WholeCheckpoint> found = checkpoint::FindWholeUpTo(from.path);
-  if (!found.ok()) return from;
-  from.path = std::move(found->path);
-  from.warnings.insert(from.warnings.end(), found->warnings.begin(), found->warnings.end());
-  return from;
-}
-
-// Lets the next start resume the newest checkpoint of the run that is whole. If there is none, the
-// next start begins as the first one.
-void ChooseNextStart(train::TrainOptions* options, OngoingRun* run) {
-  const checkpoint::WholeCheckpoint from = NewestWhole(run);
+// Lets the next start resume the newest checkpoint from which the run can go on. If the run has
+// none, the next start begins as the first one.
+void ChooseNextStart(const checkpoint::WholeCheckpoint& from, train::TrainOptions* options,
+                     OngoingRun* run) {
   for (const std::string& warning : from.warnings) Tell("WARNING: " + warning, run);
   options->resume = from.path;
   options->init = options->resume.empty() ? run->first_init : "";
+}
+
+// Returns with what a start begins, for people.
+std::string StartText(const train::TrainOptions& options) {
+  if (!options.resume.empty()) return options.resume;
+  return options.init.empty() ? "its beginning" : "the weights of " + options.init;
 }
 
 // Trains once. If a process of the job fails, returns the report of the failure, which is shown.
@@ -347,12 +337,12 @@ bool IsReplaced(RankId rank, Failures* failures, OngoingRun* run) {
   return true;
 }
 
-// Returns the path of the checkpoint from which the run can go on (NewestWhole); empty: none is
-// there.
+// Returns the path of the checkpoint from which the run can go on; empty: none is there.
 std::string CheckpointToGoOnFrom(OngoingRun* run) {
-  std::string path = NewestWhole(run).path;
+  std::string path = run->folder->GoBackToWhole().path;
   std::error_code error;
-  return !path.empty() && std::filesystem::exists(path, error) ? path : "";
+  const bool is_there = !path.empty() && std::filesystem::exists(path, error);
+  return is_there && run->folder->CheckKnown(path).ok() ? path : "";
 }
 
 // Names the command that takes up a run that has ended for good, if there is a checkpoint that is
@@ -385,10 +375,7 @@ bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failur
     Tell(absl::StrCat("the job does not start again: ", refusal), run);
     return false;
   }
-  ChooseNextStart(options, run);
-  const std::string from = !options->resume.empty() ? options->resume
-                           : !options->init.empty() ? "the weights of " + options->init
-                                                    : "its beginning";
+  ChooseNextStart(run->folder->GoBackToWhole(), options, run);
   ++failures->restarts;
   std::vector<std::string> earlier_reports;
   if (failures->is_recovering) {
@@ -398,7 +385,7 @@ bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failur
   failures->is_recovering = false;
   failures->changed.reset();  // all processes start on the mesh that the job has now
   Tell(absl::StrCat("WARNING: restart ", failures->restarts, " after step ", steps_done,
-                    ": the job goes on from ", from),
+                    ": the job goes on from ", StartText(*options)),
        run);
   if (run->live != nullptr)
     run->live->ReportRestart(
@@ -410,6 +397,23 @@ bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failur
                          static_cast<double>(run->clock.NowNs() - failed_ns) * 1e-9),
          run);
   };
+  return true;
+}
+
+// Decides whether a start after a failure that has failed, too, is made once more, because the
+// checkpoint that was chosen for it is gone or damaged by now. If so, chooses another one and says
+// so. Each choice passes over one checkpoint at least, so the choices come to an end.
+bool ChoosesAgain(const absl::Status& status, const Failures& failures,
+                  train::TrainOptions* options, OngoingRun* run) {
+  if (failures.restarts == 0 || run->signals->interrupted().load()) return false;
+  const std::string chosen = options->resume;
+  const checkpoint::WholeCheckpoint from = run->folder->GoBackToWhole();
+  if (from.path == chosen) return false;
+  ChooseNextStart(from, options, run);
+  Tell(absl::StrCat("WARNING: the start did not begin from ", chosen, " (",
+                    checkpoint::WithoutAdvice(status), "): the job goes on from ",
+                    StartText(*options)),
+       run);
   return true;
 }
 
@@ -496,7 +500,6 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     if (!std::filesystem::exists(run->folder->path(), error))
       signals->RemoveAtThatEnd(run->folder->path());
   }
-  run->first_resume = options.resume;
   run->first_init = options.init;
   options.on_nonfinite = arguments.on_nonfinite == "stop"   ? train::OnNonfinite::kStop
                          : arguments.on_nonfinite == "skip" ? train::OnNonfinite::kSkip
@@ -620,7 +623,10 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
       break;
     }
     SayWhyItEnded(trained.status(), failures, &report, run);
-    if (report.text.empty()) break;
+    if (report.text.empty()) {
+      if (ChoosesAgain(trained.status(), failures, &options, run)) continue;
+      break;
+    }
     processes.lost_hosts = run->fleet->LostHosts();
     if (restarts && StartsAgain(report, so_far.Whole().steps_done, &failures, &options, run)) {
       const absl::Status fits = MakeSmallerForRestart(arguments, written, &processes, &read, run);

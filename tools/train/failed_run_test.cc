@@ -2,6 +2,7 @@
 // and what a run reports that a signal ends while its processes start again.
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -214,6 +215,48 @@ TEST_F(InterruptedRestartTest, ARecoveryFromFilesNamesTheCheckpointWithWhichTheS
   };
   EXPECT_EQ(Train(job_, options_).value().steps_here, 4);
   EXPECT_THAT(text, HasSubstr("; all states come from " + options_.resume));
+}
+
+TEST_F(InterruptedRestartTest, ARecoveryFromFilesSaysWhichCheckpointSomebodyHasRemoved) {
+  options_.checkpoint = folder_.PathFor("c") + "/";
+  options_.checkpoint_every = 2;
+  FailOnce();
+  options_.checkpoint_every = 0;
+  options_.may_recover = [this](int64_t /*steps_done*/) {
+    std::filesystem::remove_all(options_.resume);
+    return true;
+  };
+  // The states of this start are gone, so the processes have to start again.
+  EXPECT_FALSE(Train(job_, options_).ok());
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: the checkpoint " + options_.resume +
+                                    " is passed over: somebody has removed it"));
+  EXPECT_EQ(run_->GoBackToWhole().path, folder_.PathFor("c") + "/" + store::StepFolderName(2));
+}
+
+TEST_F(InterruptedRestartTest, ARecoveryFromFilesTakesNoCheckpointOfAnotherRun) {
+  options_.checkpoint = folder_.PathFor("c") + "/";
+  options_.checkpoint_every = 2;
+  FailOnce();
+  const std::string first = options_.resume;
+  // A run that goes on from the checkpoint, and loses its ranks before it has one of its own.
+  RunFolder second(folder_.PathFor("d") + "/");
+  options_.folder = &second;
+  options_.checkpoint = folder_.PathFor("d") + "/";
+  options_.checkpoint_every = 0;
+  options_.may_recover = [&](int64_t /*steps_done*/) {
+    TrainOptions other = options_;
+    other.folder = nullptr;
+    other.checkpoint = folder_.PathFor("other") + "/";
+    other.checkpoint_every = 4;
+    other.resume.clear();
+    other.may_recover = nullptr;
+    other.so_far = nullptr;
+    EXPECT_FALSE(Train(job_, other).ok());
+    std::filesystem::remove_all(first);
+    std::filesystem::rename(folder_.PathFor("other") + "/" + store::StepFolderName(4), first);
+    return true;
+  };
+  EXPECT_THAT(Train(job_, options_).status().message(), HasSubstr("W0967 at " + first));
 }
 
 TEST_F(InterruptedRestartTest, WithoutACheckpointTheRunSaysThatItsStepsAreLost) {

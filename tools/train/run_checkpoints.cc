@@ -32,7 +32,9 @@ RunCheckpoints::RunCheckpoints(const proto::Job& job, const TrainOptions& option
 
 absl::Status RunCheckpoints::Claim() {
   SayRenaming();
-  return folder_->has_begun() ? absl::OkStatus() : folder_->Claim();
+  if (folder_->has_begun()) return absl::OkStatus();
+  folder_->NoteStart(options_.resume);
+  return folder_->Claim();
 }
 
 void RunCheckpoints::Open(JobRunner* runner, const PreparedTraining& prepared) {
@@ -64,8 +66,22 @@ bool RunCheckpoints::IsDueByTime() const {
 }
 
 std::optional<RunFolder::Written> RunCheckpoints::Last() const {
-  std::optional<RunFolder::Written> last = folder_->Last();
-  return last.has_value() && last->step >= first_step_ ? last : std::nullopt;
+  return OfThisAttempt({folder_->Last(), {}});
+}
+
+std::optional<RunFolder::Written> RunCheckpoints::OfThisAttempt(
+    const RunFolder::Found& found) const {
+  const bool is_of_this = found.written.has_value() && found.written->step >= first_step_;
+  return is_of_this ? found.written : std::nullopt;
+}
+
+absl::Status RunCheckpoints::GoBackTo(const RunFolder::Found& found) {
+  // The folder knows that one only until it goes back.
+  const absl::Status resume = CheckResume();
+  for (const std::string& warning : found.warnings)
+    progress_->Say(absl::StrCat("WARNING: ", warning));
+  folder_->GoBackTo(found);
+  return OfThisAttempt(found).has_value() ? absl::OkStatus() : resume;
 }
 
 bool RunCheckpoints::IsLast(int64_t step) const {

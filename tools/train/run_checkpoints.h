@@ -32,8 +32,9 @@ class RunCheckpoints {
   RunCheckpoints(const proto::Job& job, const TrainOptions& options, RunFolder* folder,
                  const Clock* clock, Progress* progress);
 
-  // Takes the folder for this run, unless an earlier attempt of the run has done so. Call before
-  // the ranks are loaded. Errors as of CheckPlaceOfCheckpoints.
+  // Takes the folder for this run, and notes the checkpoint with which the run begins, unless an
+  // earlier attempt of the run has done so. Call before the ranks are loaded. Errors as of
+  // CheckPlaceOfCheckpoints.
   absl::Status Claim();
   // Call once, before all that follows. `runner` must outlive this object. `prepared` is of the
   // run.
@@ -59,6 +60,18 @@ class RunCheckpoints {
   }
   // Returns the present path of the checkpoint that the run resumes.
   std::string ResumePath() const { return folder_->PresentPathOf(options_.resume); }
+  // Checks that this path still has the checkpoint that the run knows. Errors as of
+  // RunFolder::CheckKnown.
+  absl::Status CheckResume() const { return folder_->CheckKnown(ResumePath()); }
+
+  // Returns the newest checkpoint that the run has written, and that is still there and no other.
+  RunFolder::Found FindWritten() const { return folder_->FindWritten(RunFolder::Depth::kIdentity); }
+  // Returns the checkpoint found, if it is from the step on with which this attempt began.
+  std::optional<RunFolder::Written> OfThisAttempt(const RunFolder::Found& found) const;
+  // Call when the run goes back to the checkpoint found, and not to states in memory. Says which
+  // newer ones are passed over. If none of this attempt is left, the run goes back to that with
+  // which the attempt began: errors as of CheckResume.
+  absl::Status GoBackTo(const RunFolder::Found& found);
   // Returns whether the time between two checkpoints has passed (--checkpoint-every 60s).
   bool IsDueByTime() const;
 

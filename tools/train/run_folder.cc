@@ -21,6 +21,32 @@ fs::path AbsolutePath(const fs::path& path) {
   return absolute.has_filename() ? absolute : absolute.parent_path();
 }
 
+// How many checkpoints the run knows of those with which it could begin.
+constexpr size_t kKnownOfStartMax = 8;
+
+// Returns whether a checkpoint is at the path: one in a folder, or any file.
+bool IsThere(const std::string& path, bool is_folder) {
+  std::error_code error;
+  return !path.empty() &&
+         fs::exists(is_folder ? absl::StrCat(path, "/", store::kIndexFile) : path, error);
+}
+
+std::optional<checkpoint::Identity> IdentityIfReadable(const std::string& path) {
+  absl::StatusOr<checkpoint::Identity> identity = checkpoint::IdentityOf(path);
+  if (!identity.ok()) return std::nullopt;
+  return *std::move(identity);
+}
+
+std::string RemovedText(const std::string& path) {
+  return absl::StrCat("the checkpoint ", path, " is passed over: somebody has removed it");
+}
+
+std::string PassedOverText(const std::string& path, const absl::Status& status) {
+  return checkpoint::IsOfAnother(status)
+             ? absl::StrCat("the checkpoint ", path, " is passed over: ", status.message())
+             : checkpoint::PassedOverText(path, status);
+}
+
 }  // namespace
 
 bool IsFolderPath(const std::string& path) {
@@ -69,8 +95,8 @@ std::string RunFolder::NoteRenaming() {
   // If there is a renamed folder already, this one has got no checkpoint of the run.
   if (renamed_ == nullptr && !claim_->PresentPath().empty()) renamed_ = std::move(claim_);
   claim_.reset();
-  if (renamed_ == nullptr) steps_.clear();
-  const std::string folder = steps_.empty() ? "" : PresentFolder();
+  if (renamed_ == nullptr) written_.clear();
+  const std::string folder = written_.empty() ? "" : PresentFolder();
   return absl::StrCat(
       "somebody has renamed or removed ", path_, ", into which this run writes its checkpoints. ",
       folder.empty() ? "" : absl::StrCat("Those of before are in ", folder, " now, and count. "),
@@ -89,48 +115,130 @@ std::string RunFolder::PathOfWritten(int64_t step) const {
 }
 
 void RunFolder::NoteWritten(int64_t step) {
-  if (renamed_ != nullptr || !is_folder_) steps_.clear();
+  if (renamed_ != nullptr || !is_folder_) written_.clear();
   renamed_.reset();
   // Those that --keep has removed meanwhile are gone, and later ones are of before a restart.
   std::error_code error;
-  std::erase_if(steps_, [&](int64_t other) {
-    return other >= step || !fs::exists(PathOfWritten(other), error);
+  std::erase_if(written_, [&](const Known& other) {
+    return other.step >= step || !fs::exists(PathOfWritten(other.step), error);
   });
-  steps_.push_back(step);
+  Known written{step, "", checkpoint::Identity{run_id_, step, std::nullopt}};
+  if (!is_folder_) written.identity = IdentityIfReadable(path_);
+  written_.push_back(std::move(written));
 }
 
 std::optional<RunFolder::Written> RunFolder::Last() const {
-  std::error_code error;
-  for (size_t i = steps_.size(); i > 0; --i) {
-    std::string path = PathOfWritten(steps_[i - 1]);
-    const std::string seen = is_folder_ ? absl::StrCat(path, "/", store::kIndexFile) : path;
-    if (!path.empty() && fs::exists(seen, error)) return Written{steps_[i - 1], std::move(path)};
+  for (size_t i = written_.size(); i > 0; --i) {
+    std::string path = PathOfWritten(written_[i - 1].step);
+    if (IsThere(path, is_folder_)) return Written{written_[i - 1].step, std::move(path)};
   }
   return std::nullopt;
 }
 
-checkpoint::WholeCheckpoint RunFolder::GoBackToWhole() {
-  checkpoint::WholeCheckpoint whole;
-  const int64_t newest = steps_.empty() ? 0 : steps_.back();
-  for (; !steps_.empty(); steps_.pop_back()) {
-    const int64_t step = steps_.back();
-    const std::optional<Written> last = Last();
-    if (!last.has_value() || last->step != step) {
-      const std::string path = PathOfWritten(step);
-      whole.warnings.push_back(absl::StrCat("the checkpoint ", path.empty() ? PathFor(step) : path,
-                                            " is passed over: somebody has removed it"));
+absl::Status RunFolder::Check(const std::string& path, const Known& known, Depth depth) {
+  if (known.identity.has_value())
+    WEIR_RETURN_IF_ERROR(checkpoint::CheckIdentity(path, *known.identity));
+  return depth == Depth::kContents && IsThere(path, /*is_folder=*/true)
+             ? checkpoint::CheckWhole(path)
+             : absl::OkStatus();
+}
+
+RunFolder::Found RunFolder::FindWritten(Depth depth) const {
+  Found found;
+  for (size_t i = written_.size(); i > 0; --i) {
+    const Known& known = written_[i - 1];
+    const std::string path = PathOfWritten(known.step);
+    if (!IsThere(path, is_folder_)) {
+      found.warnings.push_back(RemovedText(path.empty() ? PathFor(known.step) : path));
       continue;
     }
-    const absl::Status status = is_folder_ ? checkpoint::CheckWhole(last->path) : absl::OkStatus();
-    if (status.ok()) {
-      whole.path = last->path;
-      if (step < newest)
-        whole.warnings.push_back(checkpoint::GoesOnFromText(whole.path, newest - step));
-      break;
+    const absl::Status status = Check(path, known, depth);
+    if (!status.ok()) {
+      found.warnings.push_back(PassedOverText(path, status));
+      continue;
     }
-    whole.warnings.push_back(checkpoint::PassedOverText(last->path, status));
+    const int64_t steps_again = written_.back().step - known.step;
+    if (depth == Depth::kContents && steps_again > 0)
+      found.warnings.push_back(checkpoint::GoesOnFromText(path, steps_again));
+    found.written = Written{known.step, path};
+    break;
   }
-  return whole;
+  return found;
+}
+
+void RunFolder::GoBackTo(const Found& found) {
+  std::erase_if(written_, [&found](const Known& known) {
+    return !found.written.has_value() || known.step > found.written->step;
+  });
+}
+
+checkpoint::WholeCheckpoint RunFolder::GoBackToWhole() {
+  Found found = FindWritten(Depth::kContents);
+  GoBackTo(found);
+  if (found.written.has_value()) return {found.written->path, std::move(found.warnings)};
+  checkpoint::WholeCheckpoint start = FindStart();
+  start.warnings.insert(start.warnings.begin(), found.warnings.begin(), found.warnings.end());
+  return start;
+}
+
+checkpoint::WholeCheckpoint RunFolder::FindStart() const {
+  std::vector<std::string> warnings;
+  for (const Known& known : begun_with_) {
+    const std::string path = PresentPathOf(known.path);
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      warnings.push_back(RemovedText(path));
+      continue;
+    }
+    const absl::Status status = Check(path, known, Depth::kContents);
+    if (!status.ok()) {
+      warnings.push_back(PassedOverText(path, status));
+      continue;
+    }
+    if (known.step < begun_with_.front().step)
+      warnings.push_back(checkpoint::GoesOnFromText(path, begun_with_.front().step - known.step));
+    return {path, std::move(warnings)};
+  }
+  return {PresentPathOf(first_resume_), {}};  // whoever loads it says what is wrong
+}
+
+void RunFolder::NoteStart(const std::string& resume) {
+  first_resume_ = resume;
+  begun_with_.clear();
+  if (resume.empty()) return;
+  std::optional<checkpoint::Identity> identity = IdentityIfReadable(resume);
+  const std::optional<int64_t> step =
+      store::StepOfName(fs::path(store::WithoutSlashes(resume)).filename().string());
+  begun_with_.push_back({step.value_or(0), resume, std::move(identity)});
+  if (!step.has_value()) return;
+  const std::string directory = store::FolderAround(resume);
+  std::vector<int64_t> before = store::CommittedSteps(directory);
+  std::erase_if(before, [&step](int64_t other) { return other >= *step; });
+  for (; !before.empty() && begun_with_.size() < kKnownOfStartMax; before.pop_back()) {
+    const std::string path = (fs::path(directory) / store::StepFolderName(before.back())).string();
+    // Nothing is known of one that cannot be read, so the run will not go on from it.
+    if (std::optional<checkpoint::Identity> of_it = IdentityIfReadable(path); of_it.has_value())
+      begun_with_.push_back({before.back(), path, std::move(of_it)});
+  }
+}
+
+absl::Status RunFolder::CheckKnown(const std::string& path) const {
+  const fs::path wanted = AbsolutePath(path);
+  absl::Status status;
+  // The run may have replaced the checkpoint with which it began.
+  for (const Known& known : written_) {
+    const std::string own = PathOfWritten(known.step);
+    if (own.empty() || AbsolutePath(own) != wanted) continue;
+    status = Check(path, known, Depth::kIdentity);
+    if (status.ok()) return status;
+  }
+  for (const Known& known : begun_with_) {
+    if (AbsolutePath(PresentPathOf(known.path)) != wanted) continue;
+    const absl::Status of_start = Check(path, known, Depth::kIdentity);
+    if (of_start.ok()) return of_start;
+    if (status.ok()) status = of_start;
+  }
+  return status;
 }
 
 std::string RunFolder::PresentPathOf(const std::string& checkpoint) const {

@@ -11,7 +11,12 @@
 //
 // The run holds the renamed folder, too, until a checkpoint is in the new one; from then on the run
 // has the new one alone. If the folder has its name back before that, it is again the folder of the
-// run. The object writes no checkpoint: RunCheckpoints does. Thread rule: one thread.
+// run. The object writes no checkpoint: RunCheckpoints does.
+//
+// Others may replace what stands at the path of a checkpoint. So the object remembers the identity
+// (checkpoint::Identity) of the checkpoint with which the run began, of the newest ones before it,
+// and of those that the run has written, and no other is one from which the run goes on. Thread
+// rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +28,7 @@
 #include "absl/status/status.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "tools/checkpoint/find_whole.h"
+#include "tools/checkpoint/identity.h"
 
 namespace weir::train {
 
@@ -70,10 +76,31 @@ class RunFolder {
   };
   // Returns the newest checkpoint that this run has written and that is there; nullopt: none.
   std::optional<Written> Last() const;
-  // Returns the newest checkpoint that this run has written and that is whole; its path is empty if
-  // there is none. The run counts newer ones no longer as its own, and the warnings name them. A
-  // file counts as whole.
+
+  // kIdentity: the checkpoint is the one that the run knows. kContents: it is also whole, as far as
+  // it is a folder.
+  enum class Depth : uint8_t { kIdentity, kContents };
+  struct Found {
+    std::optional<Written> written;
+    std::vector<std::string> warnings;  // which newer ones are passed over, and why
+  };
+  // Returns the newest checkpoint that this run has written and that passes the check.
+  Found FindWritten(Depth depth) const;
+  // The run no longer counts those as its own that FindWritten passed over.
+  void GoBackTo(const Found& found);
+  // Goes back to the newest checkpoint from which the run can go on, and returns it: the newest one
+  // that it has written and that passes the check of contents, or else that with which the run
+  // began, or the newest before that one. If none passes, the path is that with which the run
+  // began; empty: it began without one.
   checkpoint::WholeCheckpoint GoBackToWhole();
+
+  // Notes the checkpoint with which the run begins (--resume); empty: none. Call once, before it is
+  // loaded.
+  void NoteStart(const std::string& resume);
+  // Checks before a load that what stands at `path` is the checkpoint that the run knows by that
+  // path. OK if the run knows none. kDataLoss (W0967): another one is there; or an error of opening
+  // it.
+  absl::Status CheckKnown(const std::string& path) const;
 
   // Returns the present path of a checkpoint which lay in the folder when the run began. Any other
   // path is returned as it is. Once a checkpoint is in a new folder, the run has lost the old one,
@@ -81,12 +108,24 @@ class RunFolder {
   std::string PresentPathOf(const std::string& checkpoint) const;
 
  private:
+  // A checkpoint that the run knows. Absent identity: it could not be read, and any other counts as
+  // the same.
+  struct Known {
+    int64_t step = 0;
+    std::string path;  // when the run began; empty in written_
+    std::optional<checkpoint::Identity> identity;
+  };
+
   // Takes the right for the folder that has the name, if the path is that of a folder.
   absl::Status TakeFolder();
   // Returns the present path of the folder that has the run's checkpoints; "": there is none.
   std::string PresentFolder() const;
-  // Returns the path of the checkpoint of `step`, one of steps_; "": the folder is gone.
+  // Returns the path of the checkpoint of `step`, one of written_; "": the folder is gone.
   std::string PathOfWritten(int64_t step) const;
+  // Checks what stands at the present path of a checkpoint that the run knows.
+  static absl::Status Check(const std::string& path, const Known& known, Depth depth);
+  // Returns the newest of begun_with_ that is whole, as GoBackToWhole does.
+  checkpoint::WholeCheckpoint FindStart() const;
 
   const std::string path_;
   const bool is_folder_;
@@ -97,7 +136,9 @@ class RunFolder {
   std::unique_ptr<store::FolderClaim> claim_;
   // The right for a renamed folder that has the run's checkpoints; null: that of claim_ has them.
   std::unique_ptr<store::FolderClaim> renamed_;
-  std::vector<int64_t> steps_;  // that the run has written there, ascending
+  std::vector<Known> written_;     // that the run has written there, the steps ascending
+  std::string first_resume_;       // with which the run began; empty: none
+  std::vector<Known> begun_with_;  // that checkpoint, and those before it, the newest first
 };
 
 }  // namespace weir::train

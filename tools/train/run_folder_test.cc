@@ -35,11 +35,17 @@ class RunFolderTest : public ::testing::Test {
     std::string said = folder_.NoteRenaming();
     const absl::Status claimed = folder_.Claim();
     EXPECT_TRUE(claimed.ok()) << claimed;
-    store::FolderForTest from{store::FactsForTest(step), {}};
-    from.tensors["x"] = {{3}, {1.0f, 2.0f, 3.0f}};
-    EXPECT_TRUE(store::WriteFolderForTest(folder_.path(), 1, from).ok());
+    WriteOf(folder_.run_id(), "c", step);
     folder_.NoteWritten(step);
     return said;
+  }
+  // Writes a checkpoint of any run, in the place of one that is there.
+  void WriteOf(const std::string& run, const std::string& folder, int64_t step,
+               float value = 1.0f) const {
+    store::FolderForTest from{store::FactsForTest(step), {}};
+    from.facts.job_id = run;
+    from.tensors["x"] = {{3}, {value, 2.0f, 3.0f}};
+    EXPECT_TRUE(store::WriteFolderForTest(Path(folder), 1, from).ok());
   }
   // Returns the path of the newest checkpoint that is there, without symbolic links.
   std::string LastPath() const {
@@ -147,6 +153,69 @@ TEST_F(RunFolderTest, ARestartTakesNoCheckpointOfAnEarlierRunInTheSameFolder) {
   fs::remove_all(StepIn("c", 2));
   EXPECT_FALSE(folder_.Last().has_value());
   EXPECT_EQ(folder_.GoBackToWhole().path, "");
+}
+
+TEST_F(RunFolderTest, EachRunHasAnIdOfItsOwn) {
+  EXPECT_EQ(folder_.run_id().size(), 16u);
+  EXPECT_NE(folder_.run_id(), RunFolder(Path("c")).run_id());
+}
+
+TEST_F(RunFolderTest, ARestartTakesNoCheckpointThatAnotherRunHasPutInThePlaceOfOneOfThisRun) {
+  Write(2);
+  Write(4);
+  WriteOf("other", "c", 4);
+  const RunFolder::Found found = folder_.FindWritten(RunFolder::Depth::kIdentity);
+  EXPECT_EQ(found.written->step, 2);
+  const auto is_another =
+      AllOf(HasSubstr(StepIn("c", 4) + " is passed over: W0967"),
+            HasSubstr("expected the checkpoint of step 4 of run " + folder_.run_id()),
+            HasSubstr("found the checkpoint of step 4 of run other"));
+  EXPECT_THAT(found.warnings, ElementsAre(is_another));
+  EXPECT_THAT(folder_.CheckKnown(StepIn("c", 4)).message(), HasSubstr("W0967"));
+  const checkpoint::WholeCheckpoint whole = folder_.GoBackToWhole();
+  EXPECT_EQ(whole.path, StepIn("c", 2));
+  EXPECT_THAT(whole.warnings, ElementsAre(is_another, HasSubstr("does 2 steps again")));
+}
+
+TEST_F(RunFolderTest, ARestartBeginsWithTheCheckpointOfTheFirstStartOrWithAnOlderOneThatIsTheSame) {
+  for (const int64_t step : {5, 10, 20}) WriteOf("earlier", "e", step);
+  folder_.NoteStart(StepIn("e", 20));
+  EXPECT_TRUE(folder_.CheckKnown(StepIn("e", 20)).ok());
+  EXPECT_EQ(folder_.GoBackToWhole().path, StepIn("e", 20));
+  EXPECT_THAT(folder_.GoBackToWhole().warnings, IsEmpty());
+  WriteOf("other", "e", 20);
+  WriteOf("other", "e", 15);  // nothing is known of it
+  EXPECT_THAT(folder_.CheckKnown(StepIn("e", 20)).message(),
+              AllOf(HasSubstr("W0967 at " + StepIn("e", 20)),
+                    HasSubstr("expected the checkpoint of step 20 of run earlier"),
+                    HasSubstr("found the checkpoint of step 20 of run other")));
+  const checkpoint::WholeCheckpoint older = folder_.GoBackToWhole();
+  EXPECT_EQ(older.path, StepIn("e", 10));
+  EXPECT_THAT(older.warnings, ElementsAre(HasSubstr("W0967"), HasSubstr("does 10 steps again")));
+  fs::remove_all(StepIn("e", 10));
+  WriteOf("other", "e", 5);
+  // Whoever loads the checkpoint of the first start gets the error.
+  EXPECT_EQ(folder_.GoBackToWhole().path, StepIn("e", 20));
+  EXPECT_FALSE(folder_.CheckKnown(StepIn("e", 20)).ok());
+}
+
+TEST_F(RunFolderTest, ACheckpointWithoutAnIdIsToldFromAnotherByItsChecksum) {
+  WriteOf("", "e", 20);
+  folder_.NoteStart(StepIn("e", 20));
+  EXPECT_TRUE(folder_.CheckKnown(StepIn("e", 20)).ok());
+  WriteOf("", "e", 20);
+  EXPECT_TRUE(folder_.CheckKnown(StepIn("e", 20)).ok()) << "the same bytes";
+  WriteOf("", "e", 20, 7.0f);
+  EXPECT_THAT(folder_.CheckKnown(StepIn("e", 20)).message(),
+              AllOf(HasSubstr("W0967"), HasSubstr("with the checksum ")));
+}
+
+TEST_F(RunFolderTest, TheRunMayReplaceTheCheckpointWithWhichItBegan) {
+  WriteOf("earlier", "c", 2);
+  folder_.NoteStart(StepIn("c", 2));
+  Write(2);
+  EXPECT_TRUE(folder_.CheckKnown(StepIn("c", 2)).ok());
+  EXPECT_EQ(folder_.GoBackToWhole().path, StepIn("c", 2));
 }
 
 TEST_F(RunFolderTest, AFileIsThereOrNot) {

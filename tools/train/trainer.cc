@@ -134,6 +134,7 @@ class Trainer {
   }
 
   absl::Status LoadStart() {
+    WEIR_RETURN_IF_ERROR(checkpoints_.CheckResume());
     return train::LoadStart(options_, checkpoints_.ResumePath(), runner_.get(), clock_, &progress_);
   }
 
@@ -217,7 +218,8 @@ class Trainer {
   // job, unless the mesh stays. A mesh that cannot begin to grow stays as it is.
   absl::Status BringBack(Mesh mesh, const proto::Job* changed) {
     checkpoints_.Await();  // all ranks may have written their parts of a checkpoint
-    const std::optional<RunFolder::Written> saved = checkpoints_.Last();
+    const RunFolder::Found found = checkpoints_.FindWritten();
+    const std::optional<RunFolder::Written> saved = checkpoints_.OfThisAttempt(found);
     RecoveryOrder order = {saved.has_value() ? saved->step : started_at_, mesh, changed};
     PreparedTraining prepared;
     absl::StatusOr<Recovery> begun = Begin(&order, &prepared);
@@ -230,6 +232,7 @@ class Trainer {
     WEIR_ASSIGN_OR_RETURN(Recovery recovery, std::move(begun));
     if (changed != nullptr) TakeChangedJob(*changed, prepared);
     if (!recovery.has_states) {
+      WEIR_RETURN_IF_ERROR(checkpoints_.GoBackTo(found));
       WEIR_RETURN_IF_ERROR(saved.has_value() ? runner_->Load({saved->path, StateSet::kAll})
                                              : LoadStart());
     }

@@ -1,0 +1,32 @@
+// What tells a checkpoint from any other that may stand at its path later: the run that has written
+// the checkpoint, the step, and a checksum. Thread rule: pure functions over files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weir::checkpoint {
+
+struct Identity {
+  std::string run;   // store::CheckpointFacts::job_id; empty: the checkpoint does not name its run
+  int64_t step = 0;  // steps done
+  // The CRC32C of the index, or of the headers of files, which has all checksums of values. Absent:
+  // not known, as run and step say enough.
+  std::optional<uint32_t> sum;
+};
+
+// Returns the identity of the checkpoint at `path`, which has one of the forms of --resume. Errors
+// as of SafetensorsReader::Open.
+absl::StatusOr<Identity> IdentityOf(const std::string& path);
+
+// Checks that the checkpoint at `path` is the expected one. kDataLoss (W0967): the path has another
+// one. Errors as of IdentityOf.
+absl::Status CheckIdentity(const std::string& path, const Identity& expected);
+// Returns whether `status` says so (W0967).
+bool IsOfAnother(const absl::Status& status);
+
+}  // namespace weir::checkpoint
