@@ -13,15 +13,15 @@
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
 #include "compiler/job/check_training.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
-#include "tools/checkpoint/find_whole.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
 #include "tools/cli/cli_verbs.h"
 #include "tools/cli/dry_run.h"
 #include "tools/cli/job_weights.h"
+#include "tools/cli/next_start.h"
+#include "tools/cli/ongoing_run.h"
 #include "tools/cli/run_outlook.h"
 #include "tools/cli/run_viewer.h"
 #include "tools/cli/train_arguments.h"
@@ -75,25 +75,6 @@ absl::Status LayOutAndSay(const TrainArguments& arguments, const sim::JobCosts& 
   return absl::OkStatus();
 }
 
-// A run as it goes on, with what outlives its steps.
-struct OngoingRun {
-  console::Console* console = nullptr;
-  launch::SignalWatch* signals = nullptr;
-  MonotonicClock clock;
-  std::unique_ptr<live::LiveRun> live;  // null before the job is read
-  // The run holds its checkpoints over all its starts; nullopt before the job is read.
-  std::optional<train::RunFolder> folder;
-  std::string first_init;               // --init of the first start
-  std::unique_ptr<fleet::Fleet> fleet;  // the processes of the job; null: this one
-  std::string failure;                  // the report of a failed process
-};
-
-// Shows a line to people, here and wherever the run is watched.
-void Tell(absl::string_view line, OngoingRun* run) {
-  run->console->Say(line);
-  if (run->live != nullptr) run->live->Say(line);
-}
-
 // Begins the record of the run, and shows it with --view.
 void BeginRecord(const TrainArguments& arguments, const std::string& title, OngoingRun* run) {
   run->live = std::make_unique<live::LiveRun>(title, &run->clock);
@@ -110,21 +91,6 @@ absl::Status ChooseResume(TrainArguments* arguments, console::Console* console) 
   if (!news.note.empty()) console->Say(news.note);
   for (const std::string& warning : news.warnings) console->Say("WARNING: " + warning);
   return absl::OkStatus();
-}
-
-// Lets the next start resume the newest checkpoint from which the run can go on. If the run has
-// none, the next start begins as the first one.
-void ChooseNextStart(const checkpoint::WholeCheckpoint& from, train::TrainOptions* options,
-                     OngoingRun* run) {
-  for (const std::string& warning : from.warnings) Tell("WARNING: " + warning, run);
-  options->resume = from.path;
-  options->init = options->resume.empty() ? run->first_init : "";
-}
-
-// Returns with what a start begins, for people.
-std::string StartText(const train::TrainOptions& options) {
-  if (!options.resume.empty()) return options.resume;
-  return options.init.empty() ? "its beginning" : "the weights of " + options.init;
 }
 
 // Trains once. If a process of the job fails, returns the report of the failure, which is shown.
@@ -337,14 +303,6 @@ bool IsReplaced(RankId rank, Failures* failures, OngoingRun* run) {
   return true;
 }
 
-// Returns the path of the checkpoint from which the run can go on; empty: none is there.
-std::string CheckpointToGoOnFrom(OngoingRun* run) {
-  std::string path = run->folder->GoBackToWhole().path;
-  std::error_code error;
-  const bool is_there = !path.empty() && std::filesystem::exists(path, error);
-  return is_there && run->folder->CheckKnown(path).ok() ? path : "";
-}
-
 // Names the command that takes up a run that has ended for good, if there is a checkpoint that is
 // whole.
 void SayHowToGoOn(const CliContext& context, const TrainArguments& arguments, OngoingRun* run) {
@@ -375,7 +333,7 @@ bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failur
     Tell(absl::StrCat("the job does not start again: ", refusal), run);
     return false;
   }
-  ChooseNextStart(run->folder->GoBackToWhole(), options, run);
+  ChooseNextStart(options, run);
   ++failures->restarts;
   std::vector<std::string> earlier_reports;
   if (failures->is_recovering) {
@@ -397,23 +355,6 @@ bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failur
                          static_cast<double>(run->clock.NowNs() - failed_ns) * 1e-9),
          run);
   };
-  return true;
-}
-
-// Decides whether a start after a failure that has failed, too, is made once more, because the
-// checkpoint that was chosen for it is gone or damaged by now. If so, chooses another one and says
-// so. Each choice passes over one checkpoint at least, so the choices come to an end.
-bool ChoosesAgain(const absl::Status& status, const Failures& failures,
-                  train::TrainOptions* options, OngoingRun* run) {
-  if (failures.restarts == 0 || run->signals->interrupted().load()) return false;
-  const std::string chosen = options->resume;
-  const checkpoint::WholeCheckpoint from = run->folder->GoBackToWhole();
-  if (from.path == chosen) return false;
-  ChooseNextStart(from, options, run);
-  Tell(absl::StrCat("WARNING: the start did not begin from ", chosen, " (",
-                    checkpoint::WithoutAdvice(status), "): the job goes on from ",
-                    StartText(*options)),
-       run);
   return true;
 }
 
@@ -624,7 +565,8 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     }
     SayWhyItEnded(trained.status(), failures, &report, run);
     if (report.text.empty()) {
-      if (ChoosesAgain(trained.status(), failures, &options, run)) continue;
+      const bool may_start = failures.restarts > 0 && !signals->interrupted().load();
+      if (may_start && ChooseAnotherStart(trained.status(), &options, run)) continue;
       break;
     }
     processes.lost_hosts = run->fleet->LostHosts();

@@ -1,0 +1,27 @@
+// The checkpoint from which a run goes on after a failure: the choice for the next start of the
+// processes, and the line that tells people from where they can go on themselves.
+// Thread rule: one thread.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "tools/cli/ongoing_run.h"
+#include "tools/train/trainer.h"
+
+namespace weir::cli {
+
+// Lets the next start resume the newest checkpoint from which the run can go on, and says which
+// newer ones are passed over. If the run has none, the next start begins as the first one.
+void ChooseNextStart(train::TrainOptions* options, OngoingRun* run);
+// Decides whether a start after a failure that has failed with `status` is made once more, because
+// the checkpoint that was chosen for it is gone or damaged by now. If so, chooses another one and
+// says so. Each choice passes over one checkpoint at least, so the choices come to an end.
+bool ChooseAnotherStart(const absl::Status& status, train::TrainOptions* options, OngoingRun* run);
+// Returns with what a start begins, for people.
+std::string StartText(const train::TrainOptions& options);
+
+// Returns the path of the checkpoint from which the run can go on; empty: none is there.
+std::string CheckpointToGoOnFrom(OngoingRun* run);
+
+}  // namespace weir::cli
