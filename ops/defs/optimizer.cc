@@ -207,13 +207,16 @@ OpDef MomentOfSquaresDef() {
 }
 
 OpDef WeightAverageDef() {
-  return LikeFirst({.name = "weight_average",
-                    .doc = "The exponential moving average of a weight over updates.",
-                    .inputs = {{.name = "weight", .doc = "f32, after the update"}, Scale()},
-                    .outputs = {{.name = "average", .doc = "f32, like weight; state"}},
-                    .attrs = WithRate({{"average_decay", AttrKind::kReal, 0.999,
-                                        "share of the average that stays"}})},
-                   {"average_decay"}, 3);
+  return LikeFirst(
+      {.name = "weight_average",
+       .doc = "The exponential moving average of a weight over updates. The first "
+              "update sets it to the weight, even if a scale below 0 leaves the weight "
+              "as it is.",
+       .inputs = {{.name = "weight", .doc = "f32, after the update"}, Scale()},
+       .outputs = {{.name = "average", .doc = "f32, like weight; state"}},
+       .attrs = WithRate(
+           {{"average_decay", AttrKind::kReal, 0.999, "share of the average that stays"}})},
+      {"average_decay"}, 3);
 }
 
 // ---- ops with sums over the whole weight ----

@@ -237,6 +237,18 @@ TEST(WeightAverageTest, BeginsWithTheWeight) {
   }
 }
 
+// A checkpoint after the first update has an average of each weight.
+TEST(WeightAverageTest, BeginsWithTheOldWeightIfTheFirstUpdateIsLeftOut) {
+  const TestTensor w = RandomTensor(DType::kF32, {100}, 1),
+                   before = RandomTensor(DType::kF32, {100}, 2);
+  RunOptions options;
+  options.initial_outputs = {before};
+  for (const double scale : {-1, -2}) {
+    ExpectEqualValues(RunKernel("weight_average", {}, {w, Scalar(scale)}, {w.slice}, options)[0],
+                      w.values);
+  }
+}
+
 TEST(UpdatesTest, AScaleBelowZeroOrAnUpdateWithoutGradientsLeavesAllAsItIs) {
   const TestTensor w = RandomTensor(DType::kF32, {100}, 1), m = RandomTensor(DType::kF32, {100}, 2),
                    v = RandomTensor(DType::kF32, {100}, 3);
