@@ -133,6 +133,15 @@ TEST(TypeText, ErrorsNameTheFlawAndTheNearestChoice) {
   EXPECT_THAT(message("f32[heads=4]"), AllOf(HasSubstr("W0314"), HasSubstr("heads=4/1")));
 }
 
+TEST(TypeText, TheAdviceKeepsTheRange) {
+  auto message = [](const std::string& text) {
+    return std::string(ParseDeclaredType(text, Table()).status().message());
+  };
+  EXPECT_THAT(message("int64<500>[batch]"), HasSubstr("Try: i32<500>[batch]."));
+  EXPECT_THAT(message("i23<500>(batch)"), HasSubstr("Try: i32<500>[batch]."));
+  EXPECT_THAT(message("float32<500>[batch]"), HasSubstr("Try: f32[batch]."));
+}
+
 TEST(TypeText, AnElementTypeOfAnotherLibraryHasItsPlaceTaker) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> meant = {
       {"i32", {"int64", "int32", "i64", "long", "int", "u8", "torch.int64"}},

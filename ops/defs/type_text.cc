@@ -49,12 +49,14 @@ std::string MeantElementType(std::string name) {
 }
 
 // Returns the type that was probably meant by a text whose element type or brackets are wrong.
-std::string MeantType(const std::string& text) {
+// `range` is the range that the text had in angle brackets, with them, or empty.
+std::string MeantType(const std::string& text, const std::string& range) {
   const size_t open = text.find_first_of("[({");
   std::string dims = open == std::string::npos ? "" : text.substr(open + 1);
   while (!dims.empty() && std::string("])} ").find(dims.back()) != std::string::npos)
     dims.pop_back();
-  return absl::StrCat(MeantElementType(Trim(text.substr(0, open))), "[", dims, "]");
+  const std::string element = MeantElementType(Trim(text.substr(0, open)));
+  return absl::StrCat(element, element == "i32" ? range : "", "[", dims, "]");
 }
 
 std::string TableText(const DimTable& table) {
@@ -199,6 +201,29 @@ absl::Status CheckCountable(const std::vector<sbp::TensorDim>& dims, const std::
   return absl::OkStatus();
 }
 
+// Parses a type without its range. `range` is as in MeantType.
+absl::StatusOr<sbp::TensorType> ParseWithoutRange(const std::string& text, const std::string& range,
+                                                  const DimTable& table) {
+  std::string all = Trim(text);
+  if (all.empty())
+    return Rejected({"W0311", "",
+                     "a type: an element type (f32, bf16, f16, i32, bool) and dimensions", "none",
+                     "type: \"f32[rows, columns]\", with names of `dim`"});
+  size_t open = all.find('[');
+  std::string name = Trim(all.substr(0, open));
+  auto dtype = DTypeFromName(name);
+  if (!dtype) {
+    return Rejected({"W0311", "", "an element type (f32, bf16, f16, i32, bool) and dimensions",
+                     Quote(all), MeantType(all, range)});
+  }
+  if (open == std::string::npos) return sbp::TensorType{*dtype, {}};
+  if (all.back() != ']') {
+    return Rejected({"W0311", "", "a type that ends in \"]\"", Quote(all), absl::StrCat(all, "]")});
+  }
+  WEIR_ASSIGN_OR_RETURN(auto dims, ParseDims(all.substr(open + 1, all.size() - open - 2), table));
+  return sbp::TensorType{*dtype, std::move(dims)};
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<sbp::TensorDim>> ParseDims(const std::string& text,
@@ -216,24 +241,7 @@ absl::StatusOr<std::vector<sbp::TensorDim>> ParseDims(const std::string& text,
 }
 
 absl::StatusOr<sbp::TensorType> ParseType(const std::string& text, const DimTable& table) {
-  std::string all = Trim(text);
-  if (all.empty())
-    return Rejected({"W0311", "",
-                     "a type: an element type (f32, bf16, f16, i32, bool) and dimensions", "none",
-                     "type: \"f32[rows, columns]\", with names of `dim`"});
-  size_t open = all.find('[');
-  std::string name = Trim(all.substr(0, open));
-  auto dtype = DTypeFromName(name);
-  if (!dtype) {
-    return Rejected({"W0311", "", "an element type (f32, bf16, f16, i32, bool) and dimensions",
-                     Quote(all), MeantType(all)});
-  }
-  if (open == std::string::npos) return sbp::TensorType{*dtype, {}};
-  if (all.back() != ']') {
-    return Rejected({"W0311", "", "a type that ends in \"]\"", Quote(all), absl::StrCat(all, "]")});
-  }
-  WEIR_ASSIGN_OR_RETURN(auto dims, ParseDims(all.substr(open + 1, all.size() - open - 2), table));
-  return sbp::TensorType{*dtype, std::move(dims)};
+  return ParseWithoutRange(text, "", table);
 }
 
 absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const DimTable& table) {
@@ -248,7 +256,8 @@ absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const Di
                      "i32<vocab>[batch, sequence]"});
   }
   WEIR_ASSIGN_OR_RETURN(declared.type,
-                        ParseType(text.substr(0, open) + text.substr(close + 1), table));
+                        ParseWithoutRange(text.substr(0, open) + text.substr(close + 1),
+                                          text.substr(open, close + 1 - open), table));
   if (declared.type.dtype != DType::kI32) {
     return Rejected({"W0900", "", "a range on integers (i32) only", Quote(text),
                      text.substr(0, open) + text.substr(close + 1)});
