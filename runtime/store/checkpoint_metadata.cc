@@ -9,8 +9,11 @@ namespace {
 
 constexpr char kFormatKey[] = "format", kFormat[] = "weir";
 constexpr char kJobKey[] = "job", kPlanIdKey[] = "plan_id";
+constexpr char kScheduleKey[] = "schedule";
+constexpr char kSamplesKey[] = "samples", kSeedKey[] = "seed";
 constexpr char kSamplesPerEpochKey[] = "samples_per_epoch", kDataKey[] = "data";
 constexpr char kRandomKeyPrefix[] = "key:";
+constexpr char kSealKey[] = "seal", kKeySealPrefix[] = "seal:";
 constexpr char kTrainingKey[] = "training";
 
 std::string TextOf(const Metadata& metadata, const std::string& key) {
@@ -23,6 +26,13 @@ std::optional<T> NumberOf(const Metadata& metadata, const std::string& key) {
   T number = 0;
   if (!absl::SimpleAtoi(TextOf(metadata, key), &number)) return std::nullopt;
   return number;
+}
+
+std::string SealText(uint64_t seal) { return absl::StrCat(absl::Hex(seal, absl::kZeroPad16)); }
+
+uint64_t SealOf(const Metadata& metadata, const std::string& key) {
+  uint64_t seal = 0;
+  return absl::SimpleHexAtoi(TextOf(metadata, key), &seal) ? seal : 0;
 }
 
 void AddText(const std::string& key, const std::string& text, Metadata* metadata) {
@@ -42,12 +52,15 @@ Metadata CheckpointMetadataOf(const CheckpointFacts& facts) {
   if (facts.cursor.has_value()) {
     metadata[kSamplesKey] = absl::StrCat(facts.cursor->samples);
     metadata[kSeedKey] = absl::StrCat(facts.cursor->seed);
+    metadata[kSealKey] = SealText(facts.cursor->seal);
     if (facts.cursor->samples_per_epoch > 0)
       metadata[kSamplesPerEpochKey] = absl::StrCat(facts.cursor->samples_per_epoch);
     AddText(kDataKey, facts.cursor->data, &metadata);
   }
-  for (const RandomKey& key : facts.keys)
+  for (const RandomKey& key : facts.keys) {
     metadata[absl::StrCat(kRandomKeyPrefix, key.name)] = absl::StrCat(key.key);
+    metadata[absl::StrCat(kKeySealPrefix, key.name)] = SealText(key.seal);
+  }
   return metadata;
 }
 
@@ -55,7 +68,9 @@ Metadata WeightsMetadataOf(const std::string& job, int64_t step) {
   return {{kFormatKey, kFormat}, {kJobKey, job}, {kTrainedStepsKey, absl::StrCat(step)}};
 }
 
-bool IsOfCheckpoint(const Metadata& metadata) { return metadata.count(kStepKey) > 0; }
+bool IsOfCheckpoint(const Metadata& metadata) {
+  return NumberOf<int64_t>(metadata, kStepKey).value_or(-1) >= 0;
+}
 
 CheckpointFacts FactsOf(const Metadata& metadata) {
   CheckpointFacts facts;
@@ -65,7 +80,8 @@ CheckpointFacts FactsOf(const Metadata& metadata) {
   facts.schedule = TextOf(metadata, kScheduleKey);
   const int64_t step = StepsBehind(metadata).value_or(0);
   facts.step = step < 0 ? 0 : step;
-  facts.optimizer_step = NumberOf<int64_t>(metadata, kOptimizerStepKey).value_or(facts.step);
+  facts.optimizer_step = NumberOf<int64_t>(metadata, kOptimizerStepKey)
+                             .value_or(metadata.count(kOptimizerStepKey) > 0 ? -1 : facts.step);
   if (!IsOfCheckpoint(metadata)) return facts;
   const std::optional<int64_t> samples = NumberOf<int64_t>(metadata, kSamplesKey);
   const std::optional<uint64_t> seed = NumberOf<uint64_t>(metadata, kSeedKey);
@@ -78,9 +94,15 @@ CheckpointFacts FactsOf(const Metadata& metadata) {
     absl::string_view name = key;
     uint64_t value = 0;
     if (absl::ConsumePrefix(&name, kRandomKeyPrefix) && absl::SimpleAtoi(text, &value))
-      facts.keys.push_back({std::string(name), value});
+      facts.keys.push_back(
+          {std::string(name), value, SealOf(metadata, absl::StrCat(kKeySealPrefix, name))});
+  }
+  if (metadata.count(kSealKey) > 0) {
+    if (facts.cursor.has_value()) facts.cursor->seal = SealOf(metadata, kSealKey);
+    return facts;
   }
   if (facts.keys.empty() && facts.cursor.has_value()) facts.keys = {{kTrainingKey, *seed}};
+  SealFacts(&facts);
   return facts;
 }
 

@@ -8,9 +8,9 @@
 //   samples, seed, samples_per_epoch, data
 //                              the data cursor. A cursor has the first two; the others are in
 //                              exports, the third one only if the data has an end
-//   key:NAME                   the key of random numbers of that name, in exports
+//   key:NAME                   the key of random numbers of that name
+//   seal, seal:NAME            the seals of the cursor and of the keys, in 16 hexadecimal digits
 //
-// The checksum of the header (safetensors.h) takes the place of the seals of an index.
 // Thread rule: pure functions.
 #pragma once
 
@@ -29,19 +29,19 @@ inline constexpr char kStepKey[] = "step";
 inline constexpr char kJobIdKey[] = "job_id";
 inline constexpr char kTrainedStepsKey[] = "trained_steps";
 inline constexpr char kOptimizerStepKey[] = "optimizer_step";
-inline constexpr char kSamplesKey[] = "samples";
-inline constexpr char kSeedKey[] = "seed";
-inline constexpr char kScheduleKey[] = "schedule";
 
-// Returns the metadata of a checkpoint, with all that a run needs to go on.
+// Returns the metadata of a checkpoint, with all that a run needs to go on. The seals are those of
+// `facts`, so that facts that were changed have seals that do not fit in every form.
 Metadata CheckpointMetadataOf(const CheckpointFacts& facts);
 // Returns the metadata of weights of the job `job` after `step` steps.
 Metadata WeightsMetadataOf(const std::string& job, int64_t step);
 
-// Returns whether the metadata is that of a checkpoint.
+// Returns whether the metadata is that of a checkpoint: its step is a number from 0 on.
 bool IsOfCheckpoint(const Metadata& metadata);
-// Returns the facts that the metadata tells, without seals. Numbers that cannot be read are absent.
-// The seed of a cursor stands for the key "training" if there is no key.
+// Returns the facts that the metadata tells. Numbers that cannot be read are absent, but for
+// optimizer_step, which is then -1. Seals that cannot be read are 0. A file of before seals were
+// written has no seal: the facts get those that fit, and the checksum of the header binds them. In
+// such a file the seed of the cursor stands for the key "training" if there is no key.
 CheckpointFacts FactsOf(const Metadata& metadata);
 // Returns the steps behind a checkpoint or behind weights; nullopt: the metadata does not tell.
 std::optional<int64_t> StepsBehind(const Metadata& metadata);

@@ -216,7 +216,8 @@ absl::Status SafetensorsReader::TakeMetadata() {
   for (const File& file : files_) {
     const std::string expected = StepText(first.metadata), found = StepText(file.metadata);
     if (found != expected) {
-      return Damaged({"W0047", path_, "files that are all of one step",
+      const bool are_states = IsOfCheckpoint(first.metadata) && IsOfCheckpoint(file.metadata);
+      return Damaged({are_states ? "W0717" : "W0047", path_, "files that are all of one step",
                       absl::StrCat(first.bytes->path(), " with ", expected, " and ",
                                    file.bytes->path(), " with ", found),
                       "the export again, or a copy of the whole folder: states of two steps do not "

@@ -70,8 +70,8 @@ class SafetensorsReader {
  public:
   // Opens a file, all files of an index (weight_index.h), or a checkpoint folder, of which it reads
   // only the index. kNotFound: no file, or see CheckStepIsThere. kDataLoss: damaged, see above; or
-  // the tensors of the files are not those of the index, or the files are of two steps (W0047); or
-  // an error of CheckpointShards::Open.
+  // the tensors of the files are not those of the index, or weights of two steps (W0047); or states
+  // of two steps (W0717); or an error of CheckpointShards::Open.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -12,7 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
-#include "runtime/store/checkpoint_shards.h"
+#include "runtime/store/safetensors.h"
 #include "tools/checkpoint/transition.h"
 
 namespace weir::checkpoint {
@@ -72,14 +72,13 @@ std::string WithoutAdvice(const absl::Status& status) {
 }
 
 absl::Status CheckWhole(const std::string& folder) {
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::CheckpointShards> shards,
-                        store::CheckpointShards::Open(folder));
-  WEIR_RETURN_IF_ERROR(shards->CheckSizes());
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> reader,
+                        store::SafetensorsReader::Open(folder));
+  if (reader->shards() != nullptr) WEIR_RETURN_IF_ERROR(reader->shards()->CheckSizes());
   TransitionOptions options;
   options.purpose = TransitionOptions::Purpose::kKeep;
-  if (ContentsAreHere(*shards, kContentsReadMax))
-    options.depth = TransitionOptions::Depth::kContents;
-  return CheckTransition(*shards, options);
+  options.depth = TransitionOptions::Depth::kContentsIfHere;
+  return CheckTransition(*reader, options).status();
 }
 
 std::string PassedOverText(const std::string& folder, const absl::Status& damage) {

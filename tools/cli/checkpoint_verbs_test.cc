@@ -164,6 +164,31 @@ TEST_F(CheckpointVerbsTest, OneFileOfAnExportIsNotTakenForAllOfThem) {
   }
 }
 
+TEST_F(CheckpointVerbsTest, ACastCheckpointIsRefusedInEachForm) {
+  ASSERT_EQ(
+      Weir({"train", job(), "--threads", "1", "--steps", "3", "--checkpoint", Path("c/")}).code, 0);
+  const std::string file = Path("all.safetensors"), parts = Path("parts.safetensors");
+  const auto resume = [this](const std::string& source) {
+    return Weir({"train", job(), "--threads", "1", "--resume", source});
+  };
+  ASSERT_EQ(Weir({"checkpoint", "export", Path("c"), "--all", "-o", file}).code, 0);
+  EXPECT_EQ(resume(file).code, 0);
+  ASSERT_EQ(Weir({"checkpoint", "edit", Path("c"), "-o", Path("cast"), "--cast", "{*}=BF16"}).code,
+            0);
+  ASSERT_EQ(Weir({"checkpoint", "export", Path("cast"), "--all", "-o", file}).code, 0);
+  ASSERT_EQ(
+      Weir({"checkpoint", "export", Path("cast"), "--all", "-o", parts, "--max-shard-size", "100"})
+          .code,
+      0);
+  ASSERT_EQ(Weir({"checkpoint", "import", file, "-o", Path("back")}).code, 0);
+  for (const std::string& source : {Path("cast"), file, parts + ".index.json", Path("back")}) {
+    const Outcome refused = resume(source);
+    EXPECT_EQ(refused.code, 65) << source;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("W0716 at " + source), HasSubstr("found "),
+                                   HasSubstr("BF16"), HasSubstr("`weir checkpoint edit --cast ")));
+  }
+}
+
 TEST_F(CheckpointVerbsTest, DiffEndsWithZeroIfEqualAndOneIfNot) {
   const Outcome equal = Weir({"checkpoint", "diff", run(), weights()});
   EXPECT_THAT(equal.out, StartsWith("equal"));

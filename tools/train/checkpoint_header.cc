@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
@@ -20,45 +19,25 @@ std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int
   facts.optimizer_step = compiler::UpdateRateOf(job.training()).OptimizerStep(step);
   facts.schedule = ScheduleText(job);
   facts.cursor = store::DataCursor{samples, 0, job.training().seed(), ""};
+  facts.keys = {{"training", job.training().seed()}};
+  store::SealFacts(&facts);
   return store::CheckpointMetadataOf(facts);
 }
 
-absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const store::SafetensorsReader& file) {
-  CheckpointHeader header;
-  const std::map<std::string, std::string>& metadata = file.metadata();
+absl::Status CheckIsCheckpoint(const store::SafetensorsReader& file) {
+  const store::Metadata& metadata = file.metadata();
+  if (store::IsOfCheckpoint(metadata)) return absl::OkStatus();
   const auto step = metadata.find(store::kStepKey);
-  if (step == metadata.end() || !absl::SimpleAtoi(step->second, &header.step) || header.step < 0) {
-    return Rejected({"W0076", file.path(), "a checkpoint, whose metadata has the step",
-                     step == metadata.end() ? "none" : "\"" + step->second + "\"",
-                     "files written by --save are for --init"});
-  }
-  const auto optimizer_step = metadata.find(store::kOptimizerStepKey);
-  header.optimizer_step = header.step;  // the only possible value before checkpoints recorded it
-  if (optimizer_step != metadata.end() &&
-      !absl::SimpleAtoi(optimizer_step->second, &header.optimizer_step))
-    header.optimizer_step = -1;
-  if (const auto samples = metadata.find(store::kSamplesKey); samples != metadata.end()) {
-    int64_t count = 0;
-    if (!absl::SimpleAtoi(samples->second, &count) || count < 0) {
-      return Rejected({"W0740", file.path(), "a data cursor: a count of samples",
-                       "\"" + samples->second + "\"", "an earlier checkpoint of the run"});
-    }
-    header.samples = count;
-  }
-  uint64_t seed_value = 0;
-  if (const auto seed = metadata.find(store::kSeedKey);
-      seed != metadata.end() && absl::SimpleAtoi(seed->second, &seed_value))
-    header.seed = seed_value;
-  if (const auto schedule = metadata.find(store::kScheduleKey); schedule != metadata.end())
-    header.schedule = schedule->second;
-  return header;
+  return Rejected({"W0076", file.path(), "a checkpoint, whose metadata has the step",
+                   step == metadata.end() ? "none" : "\"" + step->second + "\"",
+                   "files written by --save are for --init"});
 }
 
 absl::Status CheckResume(const proto::Job& job, const std::string& path,
-                         const CheckpointHeader& header) {
+                         const store::CheckpointFacts& facts) {
   const UpdateRate updates = compiler::UpdateRateOf(job.training());
-  const int64_t step = header.step;
-  if (!updates.IsBetweenUpdates(step) || updates.OptimizerStep(step) != header.optimizer_step) {
+  const int64_t step = facts.step;
+  if (!updates.IsBetweenUpdates(step) || updates.OptimizerStep(step) != facts.optimizer_step) {
     const int64_t expected = std::max<int64_t>(0, updates.OptimizerStep(step));
     return Rejected(
         {"W0548", path,
@@ -68,7 +47,7 @@ absl::Status CheckResume(const proto::Job& job, const std::string& path,
                       updates.IsBetweenUpdates(step) ? Plural(expected, "step")
                                                      : absl::StrCat(expected, " and more steps"),
                       " of the optimiser"),
-         Plural(std::max<int64_t>(0, header.optimizer_step), "step") + " of the optimiser",
+         Plural(std::max<int64_t>(0, facts.optimizer_step), "step") + " of the optimiser",
          "go on with the numbers that the run had, or start a new one with --init from its "
          "weights"});
   }
@@ -84,16 +63,15 @@ absl::Status CheckResume(const proto::Job& job, const std::string& path,
   return absl::OkStatus();
 }
 
-int64_t SampleOffset(const CheckpointHeader& header, int64_t samples_per_step) {
-  if (!header.samples.has_value()) return 0;
-  return store::SampleOffsetBehind(*header.samples, header.step, samples_per_step);
+int64_t SampleOffset(const store::CheckpointFacts& facts, int64_t samples_per_step) {
+  return store::SampleOffsetBehind(facts.cursor->samples, facts.step, samples_per_step);
 }
 
-std::string SeedChange(const proto::Job& job, const CheckpointHeader& header) {
+std::string SeedChange(const proto::Job& job, const store::CheckpointFacts& facts) {
   const uint64_t now = job.training().seed();
-  if (!header.seed.has_value() || *header.seed == now) return "";
-  return absl::StrCat("the checkpoint is of a run with seed ", *header.seed, ", and this run has ",
-                      now,
+  if (facts.cursor->seed == now) return "";
+  return absl::StrCat("the checkpoint is of a run with seed ", facts.cursor->seed,
+                      ", and this run has ", now,
                       ": the order of the samples is another, so that the run may see samples "
                       "again and others never");
 }
@@ -109,11 +87,11 @@ std::string ScheduleText(const proto::Job& job) {
                       " to ", schedule.min_learning_rate, " at update ", schedule.decay_steps);
 }
 
-std::string ScheduleChange(const proto::Job& job, const CheckpointHeader& header) {
+std::string ScheduleChange(const proto::Job& job, const store::CheckpointFacts& facts) {
   const std::string now = ScheduleText(job);
-  if (header.schedule.empty() || header.schedule == now) return "";
+  if (facts.schedule.empty() || facts.schedule == now) return "";
   return absl::StrCat("the checkpoint is of a run with another schedule of learning rates: ",
-                      header.schedule, "; this run follows: ", now);
+                      facts.schedule, "; this run follows: ", now);
 }
 
 }  // namespace weir::train

@@ -22,6 +22,7 @@
 #include "runtime/collective/nccl_placement.h"
 #include "runtime/device/cuda/cuda_facts.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "tools/checkpoint/transition.h"
 #include "tools/launch/placement.h"
 #include "tools/train/buddy_memory.h"
@@ -147,30 +148,29 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<RankId, proto::Ran
   return states;
 }
 
-// Opens the file and checks its values: those of a file by its checksums, those of a checkpoint
-// folder by the contents of each tensor.
+// Opens the file, or the folder, and takes it through the transition gate with its values.
 absl::StatusOr<std::shared_ptr<const store::SafetensorsReader>> OpenSound(
     const std::string& path, std::vector<std::string>* notes,
     weights::Values values = weights::Values::kWeights) {
   WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const store::SafetensorsReader> file,
                         weights::OpenValues(path, values));
-  if (const store::CheckpointShards* const shards = file->shards(); shards != nullptr) {
-    checkpoint::TransitionOptions options;
-    options.purpose = checkpoint::TransitionOptions::Purpose::kKeep;
-    if (checkpoint::ContentsAreHere(*shards, checkpoint::kContentsReadMax)) {
-      options.depth = checkpoint::TransitionOptions::Depth::kContents;
-    } else {
+  checkpoint::TransitionOptions options;
+  options.purpose = checkpoint::TransitionOptions::Purpose::kKeep;
+  options.depth = checkpoint::TransitionOptions::Depth::kContentsIfHere;
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::Contents contents,
+                        checkpoint::CheckTransition(*file, options));
+  switch (contents) {
+    case checkpoint::Contents::kChecked: break;
+    case checkpoint::Contents::kNotRead:
       notes->push_back(
-          absl::StrCat(shards->folder(),
+          absl::StrCat(file->shards()->folder(),
                        " is large or on several hosts: each rank checks the bytes that it reads, "
                        "and `weir checkpoint verify` checks all of them"));
-    }
-    WEIR_RETURN_IF_ERROR(checkpoint::CheckTransition(*shards, options));
-    return file;
+      break;
+    case checkpoint::Contents::kHaveNoChecksums:
+      notes->push_back(path + " carries no checksums: its values are unverified");
+      break;
   }
-  WEIR_ASSIGN_OR_RETURN(const store::SafetensorsReader::Checked checked, file->CheckSums());
-  if (checked == store::SafetensorsReader::Checked::kHasNoChecksums)
-    notes->push_back(path + " carries no checksums: its values are unverified");
   return file;
 }
 
@@ -279,16 +279,17 @@ class Preparation {
     }
     WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const store::SafetensorsReader> file,
                           OpenSound(options_.resume, &prepared_.notes));
-    WEIR_ASSIGN_OR_RETURN(const CheckpointHeader header, ReadCheckpointHeader(*file));
-    WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, header));
+    WEIR_RETURN_IF_ERROR(CheckIsCheckpoint(*file));
+    const store::CheckpointFacts facts = store::FactsOf(file->metadata());
+    WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, facts));
     WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, states));
-    prepared_.first_step = header.step;
-    prepared_.sample_offset = SampleOffset(header, SamplesPerStep(job_));
-    NoteCursor(header);
+    prepared_.first_step = facts.step;
+    prepared_.sample_offset = SampleOffset(facts, SamplesPerStep(job_));
+    NoteCursor(facts);
     WarnOfEarlierCheckpoint();
-    if (std::string change = ScheduleChange(job_, header); !change.empty())
+    if (std::string change = ScheduleChange(job_, facts); !change.empty())
       prepared_.warnings.push_back(std::move(change));
-    if (std::string change = SeedChange(job_, header); !change.empty())
+    if (std::string change = SeedChange(job_, facts); !change.empty())
       prepared_.warnings.push_back(std::move(change));
     return absl::OkStatus();
   }
@@ -310,12 +311,12 @@ class Preparation {
   }
 
   // Says where the run goes on in its data, if the step alone does not say so.
-  void NoteCursor(const CheckpointHeader& header) {
+  void NoteCursor(const store::CheckpointFacts& facts) {
     const int64_t samples = SamplesPerStep(job_);
     if (prepared_.sample_offset == 0) return;
     prepared_.notes.push_back(absl::StrCat(
-        "the run goes on after the ", Plural(*header.samples, "sample"), " of its first ",
-        Plural(header.step, "step"), ", and a step now has ", Plural(samples, "sample")));
+        "the run goes on after the ", Plural(facts.cursor->samples, "sample"), " of its first ",
+        Plural(facts.step, "step"), ", and a step now has ", Plural(samples, "sample")));
   }
 
   void WarnOfEarlierCheckpoint() {

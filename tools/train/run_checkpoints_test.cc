@@ -26,6 +26,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/safetensors.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/forwarding_runner_testing.h"
@@ -626,18 +627,18 @@ TEST_F(RunCheckpointsTest, AResumeWithAnotherBatchGoesOnAtTheNextSample) {
   EXPECT_THAT(log_.str(), HasSubstr("the run goes on after the 32 samples of its first 4 steps, "
                                     "and a step now has 4 samples"));
   const auto file = store::SafetensorsReader::Open(Path("d")).value();
-  const CheckpointHeader header = ReadCheckpointHeader(*file).value();
-  EXPECT_EQ(header.samples, 48);
-  const int64_t offset = SampleOffset(header, 8);
+  const store::CheckpointFacts facts = store::FactsOf(file->metadata());
+  EXPECT_EQ(facts.cursor->samples, 48);
+  const int64_t offset = SampleOffset(facts, 8);
   EXPECT_EQ(store::SampleNumber({store::DataPart::kTrain, 8, 0, 2, offset}, 4, 0), 48);
 }
 
 TEST(SampleNumberTest, AnOffsetMovesAllSamplesOfAStep) {
   // Four steps of 8 samples are done, and a step now has two micro-batches of 2.
-  CheckpointHeader header;
-  header.step = 4;
-  header.samples = 32;
-  const int64_t offset = SampleOffset(header, 4);
+  store::CheckpointFacts facts;
+  facts.step = 4;
+  facts.cursor = store::DataCursor{32};
+  const int64_t offset = SampleOffset(facts, 4);
   int64_t next = 32;
   for (int64_t step = 4; step < 7; ++step) {
     for (int64_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
@@ -648,8 +649,6 @@ TEST(SampleNumberTest, AnOffsetMovesAllSamplesOfAStep) {
       }
     }
   }
-  header.samples.reset();
-  EXPECT_EQ(SampleOffset(header, 4), 0);
 }
 
 TEST_F(RunCheckpointsTest, AStateThatIsNotFiniteIsNeverCommitted) {

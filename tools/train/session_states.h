@@ -39,9 +39,9 @@ struct StateType {
 // Returns the states of `set` over the local ranks of the session, by name.
 std::map<std::string, StateType> StatesOf(const actors::Session& session, StateSet set);
 
-// Compares a checkpoint with the states of all ranks of a job. kInvalidArgument: the file lacks a
-// state, has a different shape, or has a tensor that is no state. A checkpoint folder also passes
-// the transition gate (tools/checkpoint/transition.h), without its contents.
+// Compares a checkpoint with the states of all ranks of a job: takes it through the transition gate
+// (tools/checkpoint/transition.h) without its contents. kInvalidArgument (W0071): the checkpoint
+// lacks a state or has a tensor that is no state. Other errors: those of the gate.
 absl::Status CheckCheckpoint(const store::SafetensorsReader& file,
                              const std::map<std::string, StateType>& states);
 // Returns the types of the weights among `states`.

@@ -8,13 +8,15 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_metadata.h"
 
 namespace weir::train {
 namespace {
 
 using ::testing::HasSubstr;
 
-// The class decides what a state is for; none of these names does.
+// The class decides what a state is for; none of these names does. So a file passes whose names say
+// otherwise.
 const std::map<std::string, StateType> kStates = {
     {"a/b", {DType::kF32, {2}, actors::StateClass::kWeight}},
     {"moment", {DType::kF32, {2}, actors::StateClass::kOptimizerSlot}},
@@ -27,8 +29,12 @@ std::unique_ptr<store::SafetensorsReader> Written(StateSet set, const std::strin
   std::map<std::string, StateType> states = kStates;
   states.erase(left_out);
   const std::string path = TemporaryPath("states.safetensors");
+  store::CheckpointFacts facts;
+  facts.cursor = store::DataCursor{};
+  facts.keys = {{"training", 0}};
+  store::SealFacts(&facts);
   absl::StatusOr<std::unique_ptr<store::SafetensorsWriter>> writer =
-      BeginSave(states, set, {}, path);
+      BeginSave(states, set, store::CheckpointMetadataOf(facts), path);
   EXPECT_TRUE(writer.ok()) << writer.status();
   const float values[2] = {1, 2};
   for (size_t i = 0; i < (*writer)->entries().size(); ++i)
@@ -56,6 +62,17 @@ TEST(SessionStatesTest, ClassesDecideWhatACheckpointMustHave) {
   EXPECT_EQ(CheckCheckpoint(*Written(StateSet::kAll, ""), kStates), absl::OkStatus());
   const absl::Status no_weight = CheckCheckpoint(*Written(StateSet::kAll, "a/b"), kStates);
   EXPECT_THAT(std::string(no_weight.message()), HasSubstr("found no a/b"));
+}
+
+TEST(SessionStatesTest, AFileOfOtherTypesOrShapesIsRefusedAsAFolderIs) {
+  std::map<std::string, StateType> states = kStates;
+  states.at("moment").dtype = DType::kBF16;
+  EXPECT_THAT(std::string(CheckCheckpoint(*Written(StateSet::kAll, ""), states).message()),
+              HasSubstr("tensor moment: expected BF16[2]; found F32[2]"));
+  states = kStates;
+  states.at("a/b").shape = {1, 2};
+  EXPECT_THAT(std::string(CheckCheckpoint(*Written(StateSet::kAll, ""), states).message()),
+              HasSubstr("tensor a/b: expected F32[1, 2]; found F32[2]"));
 }
 
 TEST(SessionStatesTest, WhoResumesFromWeightsAloneIsTold) {
