@@ -180,6 +180,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
                      "the folder around it"});
   } else {
     WEIR_RETURN_IF_ERROR(CheckStepIsThere(path));
+    WEIR_RETURN_IF_ERROR(CheckIsNotOfSeveral(path));
     WEIR_RETURN_IF_ERROR(reader->AddFile(path));
     WEIR_RETURN_IF_ERROR(reader->TakeMetadata());
   }

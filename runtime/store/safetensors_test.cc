@@ -463,6 +463,21 @@ TEST(SafetensorsIndex, HasTheMetadataThatAllFilesHaveAndRefusesFilesOfTwoSteps) 
   EXPECT_THAT(mixed, HasSubstr("part-2.safetensors with states of step 24"));
 }
 
+TEST(SafetensorsIndex, IsNamedToWhoAsksForTheFileThatTheExportWasToBe) {
+  const std::string index = WriteIndexed("export.safetensors.index.json",
+                                         R"({"weight_map": {"a": "part-1.safetensors"}})");
+  for (const char* name : {"export.safetensors", "export"}) {
+    const std::string path = TemporaryPath(name);
+    const std::string missing(SafetensorsReader::Open(path).status().message());
+    EXPECT_THAT(missing, HasSubstr("W0040 at " + path));
+    EXPECT_THAT(missing, HasSubstr("found none, but the index of several files. Try: " + index));
+  }
+  WriteOne(TemporaryPath("cut-00001-of-00002.safetensors"), "a", 1);
+  EXPECT_THAT(
+      std::string(SafetensorsReader::Open(TemporaryPath("cut.safetensors")).status().message()),
+      HasSubstr("W0047 at " + TemporaryPath("cut.safetensors.index.json")));
+}
+
 TEST(SafetensorsIndex, RefusesAnIndexThatDoesNotFitItsFiles) {
   const struct {
     const char* index;

@@ -163,6 +163,16 @@ absl::Status CheckIndexIsThere(const std::string& index_path) {
        "write the export again, or copy the index"});
 }
 
+absl::Status CheckIsNotOfSeveral(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return absl::OkStatus();
+  const std::string index =
+      absl::StrCat(absl::StripSuffix(path, kWeightEnding), kWeightEnding, kIndexEnding);
+  if (!std::filesystem::exists(index, error)) return CheckIndexIsThere(index);
+  return Missing({"W0040", path, "a readable file (safetensors weights)",
+                  "none, but the index of several files", index});
+}
+
 absl::StatusOr<WeightIndex> ReadWeightIndex(const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckIndexIsThere(path));
   WEIR_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path, "index of weights"));

@@ -34,6 +34,11 @@ int64_t FilesOfShard(const std::string& path);
 // was cut short (tools/weights/export_files.h), or a copy is incomplete.
 absl::Status CheckIndexIsThere(const std::string& index_path);
 
+// kNotFound (W0040): nothing is at the path, but the index of an export that was given this path
+// is; the error names the index. (W0047): likewise, and only files of the export are there. OK: in
+// any other case, also if nothing is there.
+absl::Status CheckIsNotOfSeveral(const std::string& path);
+
 // kNotFound: no file, or see CheckIndexIsThere. kDataLoss (W0047): the file is no JSON, has no
 // weight_map of texts, or names a file outside its folder, or is larger than the bounds in
 // weight_index.cc.
