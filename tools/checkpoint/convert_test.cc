@@ -129,7 +129,9 @@ TEST_F(ConvertTest, ALargeExportHasSeveralFilesAndAnIndexThatReadersFollow) {
   EXPECT_THAT(opened.tensors, ElementsAre(Key("head"), Key("layers.0.wq")));
   const CheckpointDiff diff = DiffTo(paths->back());
   EXPECT_EQ(diff.equal, 2);
-  EXPECT_THAT(DiffText(diff, 0), HasSubstr("layers.0.wq/adam_m"));
+  EXPECT_THAT(diff.tensors, ElementsAre());
+  EXPECT_EQ(DiffText(diff, 0),
+            "equal: 2 tensors\nB has only weights: 1 other state of A is not compared\n");
   EXPECT_THAT(SummaryText(opened), HasSubstr("in 2 files, step 12"));
   std::filesystem::remove(paths->back());
   EXPECT_THAT(std::string(OpenSound(folder_.path()).status().message()),

@@ -261,7 +261,15 @@ std::string ShowText(const OpenTensors& opened, int64_t rows_max) {
 }
 
 std::string DiffText(const CheckpointDiff& diff, int64_t rows_max) {
-  if (diff.tensors.empty()) return absl::StrCat("equal: ", Plural(diff.equal, "tensor"), "\n");
+  const bool is_of_a = diff.with_weights_alone == CheckpointDiff::Side::kA;
+  const std::string left_out =
+      diff.left_out == 0 ? ""
+                         : absl::StrCat(is_of_a ? "A" : "B",
+                                        " has only weights: ", Plural(diff.left_out, "other state"),
+                                        " of ", is_of_a ? "B" : "A",
+                                        diff.left_out == 1 ? " is" : " are", " not compared\n");
+  if (diff.tensors.empty())
+    return absl::StrCat("equal: ", Plural(diff.equal, "tensor"), "\n", left_out);
   Table table({"tensor", "A", "B", "elements that differ", "largest difference"});
   int64_t rows = 0;
   for (const TensorDiff& tensor : diff.tensors) {
@@ -280,7 +288,7 @@ std::string DiffText(const CheckpointDiff& diff, int64_t rows_max) {
   const int64_t count = static_cast<int64_t>(diff.tensors.size());
   return absl::StrCat(table.Text(), MoreText(count, rows, "tensor"), Plural(count, "tensor"),
                       count == 1 ? " differs, " : " differ, ", diff.equal,
-                      diff.equal == 1 ? " is equal\n" : " are equal\n");
+                      diff.equal == 1 ? " is equal\n" : " are equal\n", left_out);
 }
 
 }  // namespace weir::checkpoint

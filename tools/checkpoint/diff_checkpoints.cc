@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/stored_dtype.h"
 #include "tools/checkpoint/tensor_pieces.h"
 
@@ -69,6 +70,16 @@ absl::StatusOr<std::optional<TensorDiff>> DiffOf(const std::string& name, const 
   return std::nullopt;
 }
 
+bool IsState(const store::TensorFacts& tensor) {
+  return tensor.owner != store::StateOwner::kWeight;
+}
+
+bool HasWeightsAlone(const OpenTensors& opened) {
+  return !store::IsOfCheckpoint(opened.reader->metadata()) &&
+         std::none_of(opened.tensors.begin(), opened.tensors.end(),
+                      [](const auto& entry) { return IsState(entry.second); });
+}
+
 }  // namespace
 
 absl::StatusOr<CheckpointDiff> Diff(const OpenTensors& a, const OpenTensors& b) {
@@ -76,9 +87,14 @@ absl::StatusOr<CheckpointDiff> Diff(const OpenTensors& a, const OpenTensors& b) 
   std::set<std::string> names;
   for (const auto& [name, tensor] : a.tensors) names.insert(name);
   for (const auto& [name, tensor] : b.tensors) names.insert(name);
+  const bool a_is_weights = HasWeightsAlone(a), b_is_weights = HasWeightsAlone(b);
+  if (a_is_weights) all.with_weights_alone = CheckpointDiff::Side::kA;
   for (const std::string& name : names) {
     const auto left = a.tensors.find(name), right = b.tensors.find(name);
-    if (right == b.tensors.end()) {
+    if ((right == b.tensors.end() && b_is_weights && IsState(left->second)) ||
+        (left == a.tensors.end() && a_is_weights && IsState(right->second))) {
+      ++all.left_out;
+    } else if (right == b.tensors.end()) {
       all.tensors.push_back({name, TensorDiff::Kind::kOnlyInA, TypeText(left->second), ""});
     } else if (left == a.tensors.end()) {
       all.tensors.push_back({name, TensorDiff::Kind::kOnlyInB, "", TypeText(right->second)});

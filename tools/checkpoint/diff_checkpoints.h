@@ -24,10 +24,14 @@ struct TensorDiff {
 struct CheckpointDiff {
   std::vector<TensorDiff> tensors;  // those that differ, by name
   int64_t equal = 0;                // tensors that do not
+  // The states of one that are not compared, because the other has weights alone and is no
+  // checkpoint.
+  int64_t left_out = 0;
+  enum class Side : uint8_t { kA, kB } with_weights_alone = Side::kB;  // if some are left out
 };
 
-// Reads both in pieces. Values of different real types are compared as F32. Errors: those of
-// reading.
+// Reads both in pieces. Values of different real types are compared as F32. If one has weights
+// alone and is no checkpoint, the weights are compared. Errors: those of reading.
 absl::StatusOr<CheckpointDiff> Diff(const OpenTensors& a, const OpenTensors& b);
 
 }  // namespace weir::checkpoint

@@ -204,5 +204,29 @@ TEST_F(CheckpointVerbsTest, DiffEndsWithZeroIfEqualAndOneIfNot) {
   EXPECT_EQ(Weir({"checkpoint", "diff", run(), Path("none.safetensors")}).code, 66);
 }
 
+TEST_F(CheckpointVerbsTest, ADiffToWeightsAloneComparesTheWeights) {
+  ASSERT_EQ(Weir({"train", job(), "--threads", "1", "--steps", "3", "--checkpoint", Path("c/"),
+                  "--save", Path("w.safetensors")})
+                .code,
+            0);
+  const Outcome b = Weir({"checkpoint", "diff", Path("c"), Path("w.safetensors")});
+  EXPECT_EQ(b.code, 0);
+  EXPECT_THAT(b.out, AllOf(StartsWith("equal: "), HasSubstr("\nB has only weights: "),
+                           EndsWith(" other states of A are not compared\n")));
+  EXPECT_THAT(Weir({"checkpoint", "diff", Path("w.safetensors"), Path("c")}).out,
+              HasSubstr("\nA has only weights: "));
+  const std::string earlier = Path("earlier.safetensors");
+  ASSERT_EQ(Weir({"train", job(), "--threads", "1", "--steps", "1", "--save", earlier}).code, 0);
+  const Outcome other = Weir({"checkpoint", "diff", Path("c"), earlier});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.out, AllOf(Not(HasSubstr("adam_m")), HasSubstr("B has only weights: ")));
+  // An export of all states is a checkpoint, and what one lacks is a difference.
+  ASSERT_EQ(
+      Weir({"checkpoint", "edit", Path("c"), "-o", Path("less"), "--drop", "{*}/adam_m"}).code, 0);
+  const Outcome less = Weir({"checkpoint", "diff", Path("c"), Path("less")});
+  EXPECT_EQ(less.code, 1);
+  EXPECT_THAT(less.out, AllOf(HasSubstr("adam_m"), Not(HasSubstr("only weights"))));
+}
+
 }  // namespace
 }  // namespace weir::cli

@@ -282,7 +282,8 @@ void AddReaders(CLI::App* app, CliContext* context) {
   verb =
       AddVerb(app, context, "diff",
               "Compare two checkpoints tensor by tensor, whatever their layouts are. The exit code "
-              "is 0 if they are equal, and 1 if they differ",
+              "is 0 if they are equal, and 1 if they differ. Of a checkpoint and a file of weights "
+              "alone, the weights are compared",
               "  weir checkpoint diff run/step-000000100 run/step-000000120\n"
               "  weir checkpoint diff run model.safetensors",
               [=] { return Compare(*diff, context); });
