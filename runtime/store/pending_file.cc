@@ -114,7 +114,7 @@ std::string RemedyOf(int error) {
     case EIO: return "look for errors of the disk (dmesg), or name a file on another";
     case EISDIR: return "name a file in that folder";
     case EINVAL: return "name a regular file, or one that is not there yet";
-    default: return "check that the folder exists, may be written, and has room";
+    default: return "check that the folder is there under this name, may be written, and has room";
   }
 }
 

@@ -82,8 +82,7 @@ absl::Status CheckWhole(const std::string& folder) {
 }
 
 std::string PassedOverText(const std::string& folder, const absl::Status& damage) {
-  return absl::StrCat("the checkpoint ", folder,
-                      " is damaged and is passed over: ", damage.message());
+  return absl::StrCat(folder, " is damaged and is passed over: ", WithoutAdvice(damage));
 }
 
 std::string GoesOnFromText(const std::string& folder, int64_t steps_again) {

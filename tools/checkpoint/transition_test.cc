@@ -27,6 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr int64_t kStep = 12;
 
@@ -457,7 +458,8 @@ TEST_F(FindWholeTest, CheckpointsNewerThanTheLatestAreNotTaken) {
   Damage(24);
   EXPECT_EQ(FindWhole(folder_.path()).value().path, Path(12));
   EXPECT_THAT(FindWhole(folder_.path()).value().warnings[0],
-              HasSubstr("`weir checkpoint verify " + folder_.path() + " --all-steps`"));
+              AllOf(StartsWith(Path(24) + " is damaged and is passed over: W0713 at "),
+                    Not(HasSubstr("Try:"))));
 }
 
 TEST_F(FindWholeTest, ALatestThatNamesNoneCostsNoCheckpoint) {

@@ -338,6 +338,14 @@ class Preparation {
   void WarnOfEarlierFolder(const std::string& path) {
     const std::vector<int64_t> steps = store::CommittedSteps(path);
     if (steps.empty() || steps.back() <= prepared_.first_step) return;
+    const std::string resumed = store::WithoutSlashes(options_.resume);
+    const std::string directory = store::WithoutSlashes(path);
+    if (resumed == directory || store::FolderAround(resumed) == directory) {
+      prepared_.warnings.push_back(absl::StrCat(
+          path, " has checkpoints of later steps, up to step ", steps.back(),
+          ": this run replaces each one whose step it writes again, and leaves the others"));
+      return;
+    }
     prepared_.warnings.push_back(absl::StrCat(
         path, " holds checkpoints up to step ", steps.back(), ", and this run begins with step ",
         prepared_.first_step + 1,

@@ -616,6 +616,15 @@ TEST_F(RunCheckpointsTest, ALeftoverOfADeadRunIsSweptAndALongerRunStays) {
   EXPECT_EQ(*store::ReadLatest(Path("c")).value(), 4);
 }
 
+TEST_F(RunCheckpointsTest, WhoResumesAnEarlierStepIsToldWhatBecomesOfTheLaterOnes) {
+  Run(SmallJob());
+  options_.resume = Path("c") + "/step-000000004";
+  Run(SmallJob());
+  EXPECT_THAT(log_.str(), HasSubstr("has checkpoints of later steps, up to step 8: this run "
+                                    "replaces each one whose step it writes again"));
+  EXPECT_THAT(log_.str(), Not(HasSubstr("holds checkpoints up to")));
+}
+
 TEST_F(RunCheckpointsTest, AResumeWithAnotherBatchGoesOnAtTheNextSample) {
   options_.metrics = Path("m");
   proto::Job job = SmallJob();
