@@ -187,6 +187,21 @@ TEST_F(ConvertTest, WhatCannotBeWrittenToItsEndLeavesNothing) {
   EXPECT_TRUE(WriteFolder(copy, opened.facts, tensors, Existing::kRefuse).ok());
 }
 
+// Otherwise the export would carry checksums that fit the damage.
+TEST_F(ConvertTest, WhatIsDamagedIsNotExported) {
+  const std::string file = folder_.PathFor("all.safetensors");
+  const std::string out = folder_.PathFor("out.safetensors");
+  ASSERT_TRUE(ExportSafetensors(Opened(run()), {file, 1 << 20, ExportOrder::What::kAll}).ok());
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekp(-1, std::ios::end);
+  bytes.put('\x7f');
+  bytes.close();
+  const absl::Status refused =
+      ExportSafetensors(Open(file).value(), {out, 1 << 20, ExportOrder::What::kAll}).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("W0960"));
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
 TEST_F(ConvertTest, AnExportOfAveragesHasThemUnderTheNamesOfTheWeights) {
   const std::string file = folder_.PathFor("average.safetensors");
   const ExportOrder order{file, 1 << 20, ExportOrder::What::kAverages};

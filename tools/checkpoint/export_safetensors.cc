@@ -80,6 +80,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
   for (const auto& [name, tensor] : tensors) entries.push_back({name, tensor.dtype, tensor.shape});
   std::vector<weights::Entries> packed = weights::PackIntoFiles(entries, order.file_bytes_max);
   WEIR_RETURN_IF_ERROR(weights::CheckNoOtherExport(order.path, packed.size()));
+  WEIR_RETURN_IF_ERROR(CheckSound(from));
   weights::ExportFiles files(order.path, std::move(packed));
   WEIR_RETURN_IF_ERROR(
       files.Seal(MetadataOf(from, order.what),

@@ -22,11 +22,10 @@ struct ExportOrder {
   enum class What : uint8_t { kWeights, kAll, kAverages } what = What::kWeights;
 };
 
-// Writes the files of tools/weights/export_files.h, and returns their paths. kInvalidArgument
-// (W0841): see
-// weights::CheckNoOtherExport; (W0723): a tensor has a type that Weir does not hold, or there is no
-// tensor to write; (W0084): there is no average, or an error of
-// weights::CheckAverages. Other errors: of reading, or CannotWrite.
+// Checks all of `from` (CheckSound), writes the files of tools/weights/export_files.h, and returns
+// their paths. kInvalidArgument (W0841): see weights::CheckNoOtherExport; (W0723): a tensor has a
+// type that Weir does not hold, or there is no tensor to write; (W0084): there is no average, or an
+// error of weights::CheckAverages. Other errors: those of CheckSound, of reading, or CannotWrite.
 absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& from,
                                                            const ExportOrder& order);
 

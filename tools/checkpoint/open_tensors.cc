@@ -27,12 +27,16 @@ absl::StatusOr<OpenTensors> Open(const std::string& path) {
   return opened;
 }
 
-absl::StatusOr<OpenTensors> OpenSound(const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(OpenTensors opened, Open(path));
+absl::Status CheckSound(const OpenTensors& opened) {
   TransitionOptions options;
   options.purpose = TransitionOptions::Purpose::kKeep;
   options.depth = TransitionOptions::Depth::kContents;
-  WEIR_RETURN_IF_ERROR(CheckTransition(*opened.reader, options).status());
+  return CheckTransition(*opened.reader, options).status();
+}
+
+absl::StatusOr<OpenTensors> OpenSound(const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(OpenTensors opened, Open(path));
+  WEIR_RETURN_IF_ERROR(CheckSound(opened));
   return opened;
 }
 

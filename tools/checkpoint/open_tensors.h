@@ -24,7 +24,10 @@ struct OpenTensors {
 // Opens what a path of weights names (tools/weights/find_weights.h). kNotFound (W0711): a folder
 // without any. Other errors: those of SafetensorsReader::Open. Checks no values.
 absl::StatusOr<OpenTensors> Open(const std::string& path);
-// Opens, and takes the checkpoint through the transition gate with all its values.
+// Takes a checkpoint through the transition gate with all its values, as what is written again
+// under new checksums must be what a run wrote. Errors: those of CheckTransition.
+absl::Status CheckSound(const OpenTensors& opened);
+// Opens and checks.
 absl::StatusOr<OpenTensors> OpenSound(const std::string& path);
 
 }  // namespace weir::checkpoint
