@@ -89,6 +89,17 @@ TEST_F(CheckpointVerbsTest, DamageIsFoundAndCounted) {
   EXPECT_EQ(std::count(all.out.begin(), all.out.end(), '\n'), 3);
 }
 
+TEST_F(CheckpointVerbsTest, VerifyHereChecksAFileAsAWhole) {
+  EXPECT_THAT(Weir({"checkpoint", "verify", weights(), "--here"}).out,
+              HasSubstr("weights.safetensors: sound: "));
+  std::string bytes = ReadFile(weights());
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  folder_.Write("weights.safetensors", bytes);
+  const Outcome damaged = Weir({"checkpoint", "verify", weights(), "--here"});
+  EXPECT_EQ(damaged.code, 66);
+  EXPECT_THAT(damaged.err, HasSubstr("W0960"));
+}
+
 TEST_F(CheckpointVerbsTest, AStepWithoutItsIndexIsDamagedAndARestIsSaid) {
   std::filesystem::create_directory(run() + "/step-000000009.partial-0123456789abcdef");
   const Outcome rest = Weir({"checkpoint", "verify", run(), "--all-steps"});

@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_shards.h"
 #include "runtime/store/weight_index.h"
 #include "tools/checkpoint/describe.h"
 #include "tools/checkpoint/diff_checkpoints.h"
@@ -57,19 +58,17 @@ absl::Status Show(const CheckpointArguments& arguments, CliContext* context) {
   return absl::OkStatus();
 }
 
-// Checks the files that are on this host.
-absl::Status VerifyHere(const checkpoint::OpenTensors& opened, CliContext* context) {
-  const store::CheckpointShards* const shards = opened.reader->shards();
-  if (shards == nullptr) return absl::OkStatus();
+// Checks the files of a folder that are on this host.
+absl::Status VerifyHere(const store::CheckpointShards& shards, CliContext* context) {
   int64_t files = 0;
-  for (size_t i = 0; i < shards->index().files.size(); ++i) {
-    const absl::Status checked = shards->CheckFile(i);
+  for (size_t i = 0; i < shards.index().files.size(); ++i) {
+    const absl::Status checked = shards.CheckFile(i);
     if (absl::IsNotFound(checked)) continue;
     WEIR_RETURN_IF_ERROR(checked);
     ++files;
   }
-  *context->out << shards->folder() << ": the " << Plural(files, "file") << " of "
-                << shards->index().files.size() << " that are here are sound\n";
+  *context->out << shards.folder() << ": the " << Plural(files, "file") << " of "
+                << shards.index().files.size() << " that are here are sound\n";
   return absl::OkStatus();
 }
 
@@ -93,7 +92,7 @@ absl::Status VerifyOne(const std::string& path, const CheckpointArguments& argum
                        CliContext* context) {
   if (arguments.only_here) {
     WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(path));
-    return VerifyHere(opened, context);
+    if (opened.reader->shards() != nullptr) return VerifyHere(*opened.reader->shards(), context);
   }
   WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::OpenSound(path));
   const store::CheckpointShards* const shards = opened.reader->shards();
