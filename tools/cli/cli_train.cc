@@ -27,6 +27,7 @@
 #include "tools/cli/train_arguments.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/input_watch.h"
 #include "tools/fleet/mesh_change.h"
 #include "tools/fleet/rank_spread.h"
 #include "tools/job/fewer_replicas.h"
@@ -476,6 +477,11 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   const bool restarts = arguments.on_failure != "stop";
   processes.recovers = arguments.on_failure == "elastic";
   processes.loss = arguments.Loss();
+  if (restarts && has_processes) {
+    std::vector<std::string> of_start;
+    if (!options.init.empty()) of_start = InputsOfWeights(options.init, options.job_file);
+    processes.inputs = &run->inputs.emplace(processes.input_files, std::move(of_start));
+  }
   if (restarts && options.checkpoint.empty()) {
     console->Say(absl::StrCat("WARNING: --on-failure ", arguments.on_failure,
                               " without --checkpoint starts the job from its beginning",
@@ -555,6 +561,15 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
                                        const train::RunnerOptions& runner_options) {
         return fleet::FleetRunner::Open(of_start, of_run, runner_options, &run->fleet);
       };
+    }
+    if (failures.restarts > 0) {
+      const absl::Status same =
+          run->inputs->Check(options.init.empty() ? fleet::InputWatch::Use::kData
+                                                  : fleet::InputWatch::Use::kDataAndStart);
+      if (!same.ok()) {
+        trained = same;
+        break;
+      }
     }
     launch::FailureReport report;
     trained = TrainOnce(job, options, run, &report, context);

@@ -10,6 +10,7 @@
 #include "runtime/base/clock.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet.h"
+#include "tools/fleet/input_watch.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/live/live_run.h"
 #include "tools/train/run_folder.h"
@@ -23,9 +24,10 @@ struct OngoingRun {
   std::unique_ptr<live::LiveRun> live;  // null before the job is read
   // The run holds its checkpoints over all its starts; nullopt before the job is read.
   std::optional<train::RunFolder> folder;
-  std::string first_init;               // --init of the first start
-  std::unique_ptr<fleet::Fleet> fleet;  // the processes of the job; null: this one
-  std::string failure;                  // the report of a failed process
+  std::string first_init;                   // --init of the first start
+  std::optional<fleet::InputWatch> inputs;  // of a run that may start again
+  std::unique_ptr<fleet::Fleet> fleet;      // the processes of the job; null: this one
+  std::string failure;                      // the report of a failed process
 };
 
 // Shows a line to people, here and wherever the run is watched.

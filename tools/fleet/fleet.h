@@ -52,6 +52,8 @@
 
 namespace weir::fleet {
 
+class InputWatch;
+
 struct FleetOptions {
   int processes = 1;  // 0: as many as the hosts have slots
   proto::OpenCommand::Lanes lanes = proto::OpenCommand::AUTOMATIC;
@@ -89,6 +91,8 @@ struct FleetOptions {
   enum class Lost : uint8_t { kMustCome, kLeftOut } lost = Lost::kMustCome;
   // The files that workers read: data of the job, weights, a checkpoint.
   std::vector<std::string> input_files;
+  // What they were as the run began; null: the job never starts again. Must outlive the fleet.
+  const InputWatch* inputs = nullptr;
   IdVector<RankId, int64_t> bytes_of_rank;  // the memory that each rank needs; empty: not known
   bool ships_inputs = false;                // hosts get copies of these files
   std::string address;    // at which the starter listens; empty: one that all hosts reach

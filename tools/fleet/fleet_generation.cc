@@ -51,7 +51,7 @@ absl::Status FleetGeneration::Open(train::GenerationPlan plan,
     *command->mutable_open()->mutable_rhythm() = compiler::ToProto(compiled->rhythm);
   }
   WEIR_ASSIGN_OR_RETURN(const auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
-  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, options_.inputs, fleet->input_files(), answers));
   WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet, job, answers));
   const auto found = std::find_if(answers.begin(), answers.end(),
                                   [](const auto& answer) { return answer.has_logits(); });

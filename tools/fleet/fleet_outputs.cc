@@ -42,7 +42,7 @@ absl::StatusOr<std::shared_ptr<const compiler::LogicalPlan>> FleetOutputs::Open(
     *command->mutable_open()->mutable_rhythm() = compiler::ToProto(compiled->rhythm);
   }
   WEIR_ASSIGN_OR_RETURN(const auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
-  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, options_.inputs, fleet->input_files(), answers));
   WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet, job, answers));
   for (const WorkerId worker : answers.ids()) {
     for (const std::string& output : answers[worker].held_output())

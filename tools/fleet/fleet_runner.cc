@@ -82,10 +82,9 @@ absl::StatusOr<std::unique_ptr<train::JobRunner>> FleetRunner::Open(
     open->set_states_layout(runner->layout_);
   }
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet->CallEach(commands, Fleet::Watch::kNone));
-  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, answers));
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet, options.inputs, fleet->input_files(), answers));
   WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet, job, answers));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
-  runner->NoteInputsChecked();
   if (options.recovers) WEIR_RETURN_IF_ERROR(runner->TakeShards(answers));
   runner->SayLossOutlook();
   return runner;
@@ -111,11 +110,6 @@ void FleetRunner::TakeJob(const proto::Job& job, const train::PreparedTraining& 
     *open->mutable_rhythm() = rhythm;
     if (evaluation != nullptr) *open->mutable_evaluation_rhythm() = evaluation_rhythm;
   }
-}
-
-// A worker that opens its ranks again reads the same files, and need not look at them again.
-void FleetRunner::NoteInputsChecked() {
-  for (proto::WorkerCommand& command : open_commands_) command.mutable_open()->clear_input_file();
 }
 
 absl::Status FleetRunner::TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers) {

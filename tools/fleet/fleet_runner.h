@@ -17,6 +17,7 @@
 #include "tools/fleet/buddy_copies.h"
 #include "tools/fleet/fleet.h"
 #include "tools/fleet/fleet_checkpoint.h"
+#include "tools/fleet/input_watch.h"
 #include "tools/fleet/recovery_plan.h"
 #include "tools/train/job_runner.h"
 
@@ -58,7 +59,6 @@ class FleetRunner final : public train::JobRunner {
   // Takes the job of the ranks that are to be opened, and makes the commands that open them.
   void TakeJob(const proto::Job& job, const train::PreparedTraining& prepared);
   absl::Status TakeFacts(const IdVector<WorkerId, proto::WorkerAnswer>& answers);
-  void NoteInputsChecked();
   absl::Status LetWorkersWrite(const train::SaveOrder& order, store::SafetensorsWriter* writer);
   absl::Status CollectShards(const train::SaveOrder& order, store::SafetensorsWriter* writer);
 
@@ -81,8 +81,13 @@ class FleetRunner final : public train::JobRunner {
                                               std::map<int64_t, train::StepMetrics>* reported);
   absl::StatusOr<IdVector<RankId, std::vector<HeldState>>> ShardsFrom(
       const IdVector<WorkerId, proto::WorkerAnswer>& answers) const;
-  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> OpenAgain(
-      Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery);
+  // Checks that the input files of this machine that the ranks are about to read again are those
+  // with which the run has begun.
+  absl::Status CheckInputsHere(InputWatch::Use use) const;
+  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> OpenAgain(Mesh mesh,
+                                                                    const RecoveryPlan& plan,
+                                                                    const train::Recovery& recovery,
+                                                                    InputWatch::Use use);
   absl::StatusOr<train::Recovery> GoOn(const train::RecoveryOrder& order,
                                        const std::vector<WorkerId>& anew, int64_t fenced_before);
   absl::Status MoveStates(const std::vector<Transfer>& transfers);

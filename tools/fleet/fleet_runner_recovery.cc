@@ -295,12 +295,23 @@ std::string FleetRunner::RecoveryText(Mesh mesh, const RecoveryPlan& plan, int64
   return text;
 }
 
-// Opens the ranks in the new epoch.
+// Workers on hosts tell what they have, and copies that were sent to them stay what they are.
+absl::Status FleetRunner::CheckInputsHere(InputWatch::Use use) const {
+  if (options_.inputs == nullptr || fleet_->is_spread_over_hosts()) return absl::OkStatus();
+  return options_.inputs->Check(use);
+}
+
+// Opens the ranks in the new epoch. Each worker opens the data anew, also one that lives on.
 absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::OpenAgain(
-    Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery) {
+    Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery, InputWatch::Use use) {
+  WEIR_RETURN_IF_ERROR(CheckInputsHere(use));
+  const bool loads_start = use == InputWatch::Use::kDataAndStart || options_.inputs == nullptr;
+  const std::vector<std::string> files =
+      loads_start ? fleet_->input_files() : options_.inputs->FilesFor(use);
   IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
   for (const WorkerId worker : fleet_->workers()) {
     proto::OpenCommand* const open = commands[worker].mutable_open();
+    NameInputs(*fleet_, worker, files, open);
     open->set_epoch(fleet_->epoch());
     open->set_first_step(recovery.step);
     open->set_tells_shards(mesh != Mesh::kStays);
@@ -309,8 +320,7 @@ absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::OpenAgain(
     open->set_states_layout(layout_);
   }
   WEIR_ASSIGN_OR_RETURN(auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
-  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet_, answers));
-  NoteInputsChecked();
+  WEIR_RETURN_IF_ERROR(CheckInputs(*fleet_, options_.inputs, files, answers));
   WEIR_RETURN_IF_ERROR(CheckProcessors(*fleet_, job_, answers));
   return answers;
 }
@@ -327,6 +337,8 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
                                                                           : Fleet::Replace::kAll));
     return GoOn(order, lost, fenced_before);
   }
+  // A mesh that does not begin to grow goes on with the files that it has open.
+  WEIR_RETURN_IF_ERROR(CheckInputsHere(InputWatch::Use::kData));
   WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> returned, fleet_->BeginGrowth());
   absl::StatusOr<train::Recovery> recovery = GoOn(order, returned, fenced_before);
   // The processes that were there before can go on without the others.
@@ -360,16 +372,15 @@ absl::StatusOr<train::Recovery> FleetRunner::GoOn(const train::RecoveryOrder& or
     WEIR_RETURN_IF_ERROR(
         fleet_->Spread(static_cast<int>(order.prepared->plans.training->places.num_ranks())));
     TakeJob(*order.job, *order.prepared);
-    for (const WorkerId worker : fleet_->workers()) {
-      const bool is_new =
-          order.mesh == Mesh::kGrows && std::find(anew.begin(), anew.end(), worker) != anew.end();
-      if (!is_new) open_commands_[worker].mutable_open()->clear_input_file();
-    }
   } else {
     for (const WorkerId worker : anew)
       SetPlace(*fleet_, worker, options_, job_, open_commands_[worker].mutable_open());
   }
-  WEIR_ASSIGN_OR_RETURN(const auto answers, OpenAgain(order.mesh, plan, recovery));
+  // Without a checkpoint of the run, the ranks load what they have loaded at the start.
+  const InputWatch::Use use = !recovery.has_states && order.step == runner_options_.first_step
+                                  ? InputWatch::Use::kDataAndStart
+                                  : InputWatch::Use::kData;
+  WEIR_ASSIGN_OR_RETURN(const auto answers, OpenAgain(order.mesh, plan, recovery, use));
   IdVector<RankId, std::vector<HeldState>> shards_of = in_memory_.shards_of;
   if (changes) {
     WEIR_RETURN_IF_ERROR(TakeFacts(answers));

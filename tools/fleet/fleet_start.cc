@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "tools/fleet/input_files.h"
+#include "tools/fleet/input_watch.h"
 #include "tools/fleet/rank_spread.h"
 #include "tools/job/data_paths.h"
 
@@ -76,21 +77,26 @@ proto::OpenCommand OpenCommandFor(const Fleet& fleet, WorkerId worker, const Fle
 void SetPlace(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
               const proto::Job& job, proto::OpenCommand* open) {
   open->set_devices_on_host(fleet.num_ranks_on_host_of(worker));
-  if (!fleet.is_spread_over_hosts()) return;
-  open->clear_input_file();
-  for (const std::string& path : fleet.input_files())
-    open->add_input_file(fleet.PathOn(worker, path));
-  if (!options.ships_inputs) return;
+  NameInputs(fleet, worker, fleet.input_files(), open);
+  if (!fleet.is_spread_over_hosts() || !options.ships_inputs) return;
   *open->mutable_data() = job.data();
   job::ReplaceDataPaths([&](const std::string& path) { return fleet.PathOn(worker, path); },
                         open->mutable_data());
 }
 
-absl::Status CheckInputs(const Fleet& fleet,
+void NameInputs(const Fleet& fleet, WorkerId worker, const std::vector<std::string>& files,
+                proto::OpenCommand* open) {
+  open->clear_input_file();
+  if (!fleet.is_spread_over_hosts()) return;
+  for (const std::string& path : files) open->add_input_file(fleet.PathOn(worker, path));
+}
+
+absl::Status CheckInputs(const Fleet& fleet, const InputWatch* inputs,
+                         const std::vector<std::string>& input_files,
                          const IdVector<WorkerId, proto::WorkerAnswer>& answers) {
   if (!fleet.is_spread_over_hosts()) return absl::OkStatus();
-  for (size_t i = 0; i < fleet.input_files().size(); ++i) {
-    const std::string& path = fleet.input_files()[i];
+  for (size_t i = 0; i < input_files.size(); ++i) {
+    const std::string& path = input_files[i];
     std::vector<FileOnHost> files;
     for (const WorkerId worker : answers.ids()) {
       if (answers[worker].input_file().empty()) continue;
@@ -101,7 +107,8 @@ absl::Status CheckInputs(const Fleet& fleet,
       }
       files.push_back({fleet.PathOn(worker, path), fleet.HostOf(worker), found});
     }
-    WEIR_RETURN_IF_ERROR(CheckSameFile(FingerprintOf(path), files));
+    const FileFingerprint own = inputs != nullptr ? inputs->PrintOf(path) : FingerprintOf(path);
+    WEIR_RETURN_IF_ERROR(CheckSameFile(own, files));
   }
   return absl::OkStatus();
 }

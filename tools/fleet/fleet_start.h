@@ -29,14 +29,20 @@ proto::OpenCommand OpenCommandFor(const Fleet& fleet, WorkerId worker, const Fle
                                   const std::string& plan_id);
 
 // Writes into the command what depends on the worker's host: the paths of the input files, and the
-// number of ranks there.
+// number of ranks there. All input files of the fleet are named (NameInputs).
 void SetPlace(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
               const proto::Job& job, proto::OpenCommand* open);
 
-// Compares the input files on the hosts, as the answers to OpenCommandFor tell, with
-// those of this host. An answer without files has none to compare. Rejected (W0883): a host has
-// another file.
-absl::Status CheckInputs(const Fleet& fleet,
+// Lets the command ask for the fingerprints of these input files in place of others, if the workers
+// may have no files in common with this process.
+void NameInputs(const Fleet& fleet, WorkerId worker, const std::vector<std::string>& files,
+                proto::OpenCommand* open);
+
+// Compares these input files on the hosts, as the answers to the commands that name them tell, with
+// those of this host, as they were when the run began. An answer without files has none to compare.
+// `inputs` is null if the job has just begun. Rejected (W0883): a host has another file.
+absl::Status CheckInputs(const Fleet& fleet, const InputWatch* inputs,
+                         const std::vector<std::string>& input_files,
                          const IdVector<WorkerId, proto::WorkerAnswer>& answers);
 
 // Compares what the kernels of the workers depend on, as the answers tell. Rejected (W0844): two

@@ -16,13 +16,6 @@
 namespace weir::fleet {
 namespace {
 
-std::string Describe(const FileFingerprint& file) {
-  return file.size < 0
-             ? "no such file"
-             : absl::StrCat(BytesText(static_cast<double>(file.size)), " (", file.size,
-                            " bytes, checksum ", absl::Hex(file.crc, absl::kZeroPad8), ")");
-}
-
 FileFingerprint FingerprintOfFile(const std::string& path) {
   FileFingerprint print;
   std::error_code error;
@@ -73,15 +66,23 @@ FileFingerprint FingerprintOf(const std::string& path) {
   return FingerprintOfFile(path);
 }
 
+std::string FingerprintText(const FileFingerprint& file) {
+  return file.size < 0
+             ? "no such file"
+             : absl::StrCat(BytesText(static_cast<double>(file.size)), " (", file.size,
+                            " bytes, checksum ", absl::Hex(file.crc, absl::kZeroPad8), ")");
+}
+
 absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts) {
   std::vector<Problem> problems;
   std::set<std::string> named;
   for (const FileOnHost& file : on_hosts) {
     if (file.found == own || !named.insert(file.host).second) continue;
-    problems.push_back({"W0883", absl::StrCat(file.path, " on host '", file.host, "'"),
-                        absl::StrCat("the file that the starter has: ", Describe(own)),
-                        Describe(file.found),
-                        "copy the file to the host, or --ship, which sends the inputs"});
+    problems.push_back(
+        {"W0883", absl::StrCat(file.path, " on host '", file.host, "'"),
+         absl::StrCat("the file that the starter had as the run began: ", FingerprintText(own)),
+         FingerprintText(file.found),
+         "copy the file to the host, or --ship, which sends the inputs"});
   }
   return problems.empty() ? absl::OkStatus()
                           : ErrorOfAll(absl::StatusCode::kInvalidArgument, problems);

@@ -30,6 +30,9 @@ struct FileFingerprint {
 // shards of one checkpoint.
 FileFingerprint FingerprintOf(const std::string& path);
 
+// Returns "12.5 KiB (12800 bytes, checksum 0123abcd)" or "no such file", for people.
+std::string FingerprintText(const FileFingerprint& file);
+
 // A file as a host has it.
 struct FileOnHost {
   std::string path;
@@ -37,7 +40,7 @@ struct FileOnHost {
   FileFingerprint found;
 };
 // Rejected (W0883) with the first file of each host that differs from that of the starter, which
-// has the fingerprint `own`.
+// had the fingerprint `own` as the run began.
 absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts);
 
 // A file that is shipped, and where its copy goes from the copy of the input (ShippedPath): "" is
