@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import signal
 import struct
 import unittest
 
@@ -159,6 +160,27 @@ class Metrics(weir_jobs.JobCase):
         ended = self.place.start("--tensorboard", "job.textproto").wait()
         self.assertIn("W0075 at --tensorboard job.textproto", ended.err)
         self.assertFalse([name for name in os.listdir(self.place.folder) if "tfevents" in name])
+
+    def test_files_that_somebody_takes_away_are_begun_anew_with_one_warning_each(self):
+        self.write_job("--steps", "1000000", "--min-lr", "0.003")
+        job = self.place.start("--metrics", "m.jsonl", "--tensorboard", "tb")
+        job.wait_for_step()
+        weir_jobs.until("lines", lambda: os.path.getsize(self.place.path("m.jsonl")) > 0)
+        weir_jobs.until("events", lambda: os.path.isdir(self.place.path("tb")) and os.listdir(self.place.path("tb")))
+        os.rename(self.place.path("m.jsonl"), self.place.path("old.jsonl"))
+        (events,) = os.listdir(self.place.path("tb"))
+        os.unlink(self.place.path(f"tb/{events}"))
+        job.wait_for_text("WARNING: --metrics m.jsonl: somebody has renamed the file")
+        job.wait_for_text("WARNING: --tensorboard tb: somebody has removed or replaced the file")
+        job.starter.send_signal(signal.SIGINT)
+        ended = job.wait()
+        self.assertEqual(ended.err.count("the file that the run writes. What it had"), 2, ended.err)
+        old = [row["step"] for row in self.place.metrics("old.jsonl")]
+        new = [line["step"] for line in self.lines()]
+        self.assertEqual(old + new, list(range(1, new[-1] + 1)), "each step is in one of the files")
+        self.assertIn(f"What it had up to step {old[-1]} is only in {os.path.realpath(self.place.path('old.jsonl'))}",
+                      ended.err)
+        self.assertEqual(len(os.listdir(self.place.path("tb"))), 1)
 
     def test_a_full_disk_costs_steps_and_nothing_else(self):
         self.write_job("--steps", "60")

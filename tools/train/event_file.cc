@@ -19,6 +19,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
 #include "runtime/store/pending_file.h"
+#include "tools/train/open_output.h"
 
 namespace weir::train {
 namespace {
@@ -145,11 +146,38 @@ int EventFile::Append(const std::string& bytes) {
   return ::ftruncate(descriptor_, size_) == 0 ? ENOSPC : EIO;
 }
 
+int EventFile::FollowPath(int64_t step, double wall_seconds, std::string* news) {
+  const OpenOutput output = FindOpenOutput(descriptor_, path_);
+  if (output.place == OpenOutput::Place::kAtPath) {
+    is_elsewhere_ = false;
+    return 0;
+  }
+  const std::string path = path_;
+  const int64_t size = size_;
+  const int old = std::exchange(descriptor_, -1);
+  const int error = Open(step, wall_seconds);
+  const bool stays = error != 0 && output.place == OpenOutput::Place::kElsewhere;
+  const bool is_told = stays && std::exchange(is_elsewhere_, stays);
+  if (last_step_ > 0 && !is_told) {
+    *news = LostFileText("--tensorboard " + folder_, output, last_step_, step,
+                         stays        ? AfterLoss::kSameFile
+                         : error == 0 ? AfterLoss::kNewFile
+                                      : AfterLoss::kNoFile);
+  }
+  if (stays) {
+    descriptor_ = old;
+    path_ = path;
+    size_ = size;
+    return 0;
+  }
+  is_elsewhere_ = false;
+  ::close(old);
+  return error;
+}
+
 std::string EventFile::Write(int64_t step, double wall_seconds, const Scalars& values) {
-  struct stat info;
-  int error = 0;
-  if (descriptor_ < 0 || (::fstat(descriptor_, &info) == 0 && info.st_nlink == 0))
-    error = Open(step, wall_seconds);  // the first step, or the file was removed
+  std::string news;
+  int error = descriptor_ < 0 ? Open(step, wall_seconds) : FollowPath(step, wall_seconds, &news);
   if (error == 0) {
     proto::LogEvent event;
     event.set_wall_time(wall_seconds);
@@ -161,7 +189,9 @@ std::string EventFile::Write(int64_t step, double wall_seconds, const Scalars& v
     }
     error = Append(FrameOfEvent(event));
   }
-  return lost_.Note(error);
+  if (error == 0) last_step_ = step;
+  const std::string lost = lost_.Note(error);
+  return absl::StrCat(news, news.empty() || lost.empty() ? "" : "\n", lost);
 }
 
 }  // namespace weir::train

@@ -6,7 +6,9 @@
 //
 // Folder and file come with the first step, so a run that ends before it writes nothing. A disk
 // that is full or fails costs steps but does not stop the run, by the rule of MetricsFile
-// (metrics_file.h). Each event is written in one piece, and a part of an event is taken back.
+// (metrics_file.h). Each event is written in one piece, and a part of an event is taken back. If
+// somebody removes or renames the file, or its folder, the next step begins a new file, and one
+// warning says so, by the rule of MetricsFile, too.
 // Thread rule: one thread.
 #pragma once
 
@@ -46,12 +48,17 @@ class EventFile {
 
  private:
   int Open(int64_t step, double wall_seconds);
+  // Begins a new file if the path no longer names the open one. Returns 0 or an errno, and adds to
+  // `news` what a person should read.
+  int FollowPath(int64_t step, double wall_seconds, std::string* news);
   int Append(const std::string& bytes);
 
   const std::string folder_;
   std::string path_;
   int descriptor_ = -1;
-  int64_t size_ = 0;  // of the whole events in the file
+  int64_t size_ = 0;           // of the whole events in the file
+  int64_t last_step_ = 0;      // of the last event in the file
+  bool is_elsewhere_ = false;  // the open file has another name, which a warning has told
   LostWrites lost_;
 };
 

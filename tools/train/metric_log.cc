@@ -20,7 +20,7 @@ std::map<int64_t, StepMetrics> MetricLog::Take() {
   return taken;
 }
 
-MetricLine::MetricLine(int64_t step) : text_(absl::StrCat("{\"step\":", step)) {}
+MetricLine::MetricLine(int64_t step) : step_(step), text_(absl::StrCat("{\"step\":", step)) {}
 
 void MetricLine::Add(const std::string& name, double value) {
   // Nine digits restore an f32 exactly.

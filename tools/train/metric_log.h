@@ -30,10 +30,12 @@ class MetricLog final : public actors::MetricSink {
 class MetricLine {
  public:
   explicit MetricLine(int64_t step);
+  int64_t step() const { return step_; }
   void Add(const std::string& name, double value);
   std::string Text() const;  // without newline
 
  private:
+  const int64_t step_;
   std::string text_;
 };
 

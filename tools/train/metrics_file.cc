@@ -10,11 +10,12 @@
 #include <cstdio>
 #include <fstream>
 #include <sstream>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "tools/train/open_output.h"
 
 namespace weir::train {
 namespace {
@@ -83,11 +84,40 @@ int MetricsFile::Reopen() {
   return EWOULDBLOCK;
 }
 
+int MetricsFile::FollowPath(int64_t step, std::string* news) {
+  const OpenOutput output = FindOpenOutput(descriptor_, path_);
+  if (output.place == OpenOutput::Place::kAtPath) {
+    is_elsewhere_ = false;
+    return 0;
+  }
+  const int old = std::exchange(descriptor_, -1);
+  int error = Reopen();
+  const bool stays = error != 0 && output.place == OpenOutput::Place::kElsewhere;
+  const bool is_told = stays && std::exchange(is_elsewhere_, stays);
+  if (last_step_.has_value() && !is_told) {
+    *news = LostFileText("--metrics " + path_, output, *last_step_, step,
+                         stays        ? AfterLoss::kSameFile
+                         : error == 0 ? AfterLoss::kNewFile
+                                      : AfterLoss::kNoFile);
+  }
+  if (stays) {
+    descriptor_ = old;
+    regular_ = true;
+    return 0;
+  }
+  is_elsewhere_ = false;
+  ::close(old);
+  return error;
+}
+
 std::string MetricsFile::Write(const MetricLine& line) {
-  struct stat info;
+  std::string news;
   int error = 0;
-  if (descriptor_ < 0 || (regular_ && ::fstat(descriptor_, &info) == 0 && info.st_nlink == 0))
-    error = Reopen();  // the file was removed
+  if (descriptor_ < 0) {
+    error = Reopen();
+  } else if (regular_) {
+    error = FollowPath(line.step(), &news);
+  }
   if (error == 0 && regular_ && begin_ == Begin::kAnew && ::ftruncate(descriptor_, 0) != 0)
     error = errno;
   if (error == 0 && begin_ == Begin::kAfterOthers && kept_steps_.has_value())
@@ -97,12 +127,16 @@ std::string MetricsFile::Write(const MetricLine& line) {
     kept_steps_.reset();
   }
   if (error == 0) error = WriteText(line.Text() + "\n");
-  return lost_.Note(error);
+  if (error == 0) last_step_ = line.step();
+  const std::string lost = lost_.Note(error);
+  return absl::StrCat(news, news.empty() || lost.empty() ? "" : "\n", lost);
 }
 
 int MetricsFile::CutAfter(int64_t step) {
   if (!regular_) return 0;
-  std::ifstream file(path_, std::ios::binary);
+  // The open file may have another name than path_ by now.
+  std::ifstream file(absl::StrCat("/proc/self/fd/", descriptor_), std::ios::binary);
+  if (!file) return 0;
   off_t end = 0;
   for (std::string line; std::getline(file, line) && !file.eof();) {
     long long of_line = 0;

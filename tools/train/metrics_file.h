@@ -5,7 +5,13 @@
 // of later steps away with its first line, so each step has one line. A pipe keeps all.
 //
 // A disk that is full or fails costs lines but does not stop the run: Write reports the failure
-// once, tries again with each line, and reports when writing works again. Thread rule: one thread.
+// once, tries again with each line, and reports when writing works again.
+//
+// Before each line the path is looked at. If it no longer names the open file, because somebody has
+// removed or renamed that file, the file is opened anew at the path: another file that is there
+// keeps its contents, as when a run goes on after others. One warning says where the earlier lines
+// are. A renamed file is written on as long as no file can be opened at the path.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +48,9 @@ class MetricsFile {
       : path_(path), begin_(begin), lost_("--metrics " + path, "line") {}
   // Opens the file, and returns 0 or an errno: EWOULDBLOCK if another job writes the file.
   int Reopen();
+  // Opens the file that has the path now, if it is another than the open one. Returns 0 or an
+  // errno, and adds to `news` what a person should read. `step` is that of the next line.
+  int FollowPath(int64_t step, std::string* news);
   int WriteText(const std::string& text);
   // Ends the file before the first line of a step after `step`, and before a last line without end.
   int CutAfter(int64_t step);
@@ -51,6 +60,8 @@ class MetricsFile {
   int descriptor_ = -1;
   bool regular_ = false;
   std::optional<int64_t> kept_steps_;  // GoBackTo
+  std::optional<int64_t> last_step_;   // of the last line that was written here
+  bool is_elsewhere_ = false;          // the open file has another name, which a warning has told
   LostWrites lost_;
 };
 

@@ -2,7 +2,6 @@
 // fails, values that are not finite.
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include <numeric>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -21,7 +21,6 @@
 #include "runtime/store/pending_file.h"
 #include "runtime/store/safetensors.h"
 #include "tools/train/forwarding_runner_testing.h"
-#include "tools/train/metrics_file.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 
@@ -331,67 +330,6 @@ TEST_F(NothingIsLostTest, PlacesThatDoNotExistAreRefusedBeforeTheFirstStep) {
     EXPECT_EQ(trouble_.steps, 0);
     (options_.*path).clear();
   }
-}
-
-TEST_F(NothingIsLostTest, TheSecondJobWithAMetricsFileIsTold) {
-  const std::string path = Path("metrics");
-  auto first = MetricsFile::Open(path, MetricsFile::Begin::kAnew).value();
-  const absl::Status second = MetricsFile::Open(path, MetricsFile::Begin::kAfterOthers).status();
-  EXPECT_THAT(std::string(second.message()), HasSubstr("W0961"));
-  EXPECT_THAT(std::string(second.message()), HasSubstr(absl::StrCat("pid ", ::getpid())));
-  first.reset();
-  EXPECT_TRUE(MetricsFile::Open(path, MetricsFile::Begin::kAfterOthers).ok());
-}
-
-TEST_F(NothingIsLostTest, ARestartWritesIntoNoMetricsFileOfAnotherJob) {
-  const std::string path = Path("metrics");
-  auto other = MetricsFile::Open(path, MetricsFile::Begin::kAnew).value();
-  auto again = MetricsFile::OpenAgain(path, MetricsFile::Begin::kAfterOthers);
-  MetricLine line(1);
-  EXPECT_THAT(again->Write(line), HasSubstr("WARNING: --metrics " + path));
-  EXPECT_EQ(again->Write(line), "");
-  EXPECT_EQ(Text(path), "");
-  other.reset();
-  EXPECT_THAT(again->Write(line), HasSubstr("lines are written again; 2 are lost"));
-  EXPECT_EQ(Text(path), line.Text() + "\n");
-}
-
-TEST_F(NothingIsLostTest, AMetricsFileThatIsRemovedIsMadeAgain) {
-  auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
-  MetricLine line(1);
-  EXPECT_EQ(file->Write(line), "");
-  std::filesystem::remove(Path("metrics"));
-  EXPECT_EQ(file->Write(line), "");
-  EXPECT_EQ(Text(Path("metrics")), line.Text() + "\n");
-}
-
-TEST_F(NothingIsLostTest, AStepThatIsDoneAgainHasOneLine) {
-  const auto write = [](MetricsFile* file, int64_t begin, int64_t end, double loss) {
-    for (int64_t step = begin; step <= end; ++step) {
-      MetricLine line(step);
-      line.Add("loss", loss);
-      EXPECT_EQ(file->Write(line), "");
-    }
-  };
-  const std::string path = Path("metrics");
-  {
-    auto file = MetricsFile::Open(path, MetricsFile::Begin::kAnew).value();
-    file->GoBackTo(0);
-    write(file.get(), 1, 11, 1);
-    file->GoBackTo(3);  // a recovery
-    EXPECT_THAT(Text(path), HasSubstr("\"step\":11")) << "until the next line is written";
-    write(file.get(), 4, 5, 2);
-  }
-  std::ofstream(path, std::ios::app) << "{\"step\":6,\"lo";  // the machine has lost power
-  auto resumed = MetricsFile::Open(path, MetricsFile::Begin::kAfterOthers).value();
-  resumed->GoBackTo(4);
-  write(resumed.get(), 5, 5, 3);
-  EXPECT_EQ(Text(path), R"({"step":1,"loss":1}
-{"step":2,"loss":1}
-{"step":3,"loss":1}
-{"step":4,"loss":2}
-{"step":5,"loss":3}
-)");
 }
 
 TEST_F(NothingIsLostTest, ADivergedRunStopsNamesTheTensorAndKeepsWhatWasThere) {

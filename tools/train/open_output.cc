@@ -1,0 +1,59 @@
+#include "tools/train/open_output.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace weir::train {
+namespace {
+
+bool IsSame(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+}  // namespace
+
+OpenOutput FindOpenOutput(int descriptor, const std::string& path) {
+  OpenOutput output;
+  struct stat open, named;
+  if (::fstat(descriptor, &open) != 0) return output;
+  if (open.st_nlink == 0) {
+    output.place = OpenOutput::Place::kGone;
+    return output;
+  }
+  const bool is_named = ::stat(path.c_str(), &named) == 0;
+  if (is_named ? IsSame(open, named) : errno != ENOENT && errno != ENOTDIR) return output;
+  output.place = OpenOutput::Place::kElsewhere;
+  std::error_code error;
+  const std::string now =
+      std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", descriptor), error).string();
+  if (!error && ::stat(now.c_str(), &named) == 0 && IsSame(open, named)) output.path = now;
+  return output;
+}
+
+std::string LostFileText(const std::string& output, const OpenOutput& file, int64_t last_step,
+                         int64_t step, AfterLoss after) {
+  const bool is_gone = file.place == OpenOutput::Place::kGone;
+  std::string text = absl::StrCat(
+      "WARNING: ", output, ": somebody has ", is_gone ? "removed or replaced" : "renamed",
+      " the file that the run writes. What it had up to step ", last_step,
+      is_gone             ? " is lost, unless somebody has a copy"
+      : file.path.empty() ? " is only in the renamed file"
+                          : absl::StrCat(" is only in ", file.path));
+  switch (after) {
+    case AfterLoss::kNewFile:
+      absl::StrAppend(&text, "; step ", step, " and later ones go into the file at the path");
+      break;
+    case AfterLoss::kSameFile:
+      absl::StrAppend(&text, ", and later steps, too, until a file can be opened at the path");
+      break;
+    case AfterLoss::kNoFile: break;
+  }
+  return text;
+}
+
+}  // namespace weir::train
