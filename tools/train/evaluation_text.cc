@@ -37,7 +37,7 @@ absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::str
   WEIR_ASSIGN_OR_RETURN(auto evaluator, Evaluator::Create(job, prepared.dataset.get(), session));
   WEIR_RETURN_IF_ERROR(LoadWeights(std::move(file), {"", job_file}, evaluator->session()));
   WEIR_ASSIGN_OR_RETURN(auto batches, evaluator->Run());
-  return MeanOf(batches);
+  return MeanOf(batches, values);
 }
 
 std::optional<double> BitsPerByte(const proto::Job& job, const Evaluation& evaluation) {
@@ -59,7 +59,10 @@ std::string SpeedText(const proto::Job& job, const TrainResult& result) {
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation) {
   std::string text;
   for (const auto& [name, value] : evaluation.means) {
-    if (name == LossName(job)) text = absl::StrCat("held-out loss ", MeanText(value));
+    if (name != LossName(job)) continue;
+    text = absl::StrCat("held-out loss ",
+                        evaluation.values == weights::Values::kAverages ? "of the averages " : "",
+                        MeanText(value));
   }
   for (const auto& [name, value] : evaluation.means) {
     if (name != LossName(job)) absl::StrAppend(&text, ", ", name, " ", MeanText(value));

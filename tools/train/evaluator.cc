@@ -11,8 +11,9 @@
 
 namespace weir::train {
 
-Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches) {
+Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches, weights::Values values) {
   Evaluation evaluation;
+  evaluation.values = values;
   for (const auto& [batch, metrics] : batches) {
     bool defined = true;
     for (const auto& [name, value] : metrics) {

@@ -11,6 +11,7 @@
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
 #include "tools/train/metric_log.h"
+#include "tools/weights/averages.h"
 
 namespace weir::train {
 
@@ -20,8 +21,9 @@ struct Evaluation {
   std::map<std::string, double> means;
   int64_t batches = 0;
   int64_t undefined = 0;  // batches with an output that is not a number
+  weights::Values values = weights::Values::kWeights;  // what was evaluated
 };
-Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches);
+Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches, weights::Values values);
 
 class Evaluator {
  public:

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/dims/decode_job.h"
+#include "compiler/job/check_training.h"
 #include "compiler/job/model_inputs.h"
 #include "runtime/base/status.h"
 
@@ -58,6 +59,11 @@ proto::Job EvaluationJob(const proto::Job& job) {
 
 bool EvaluatesAverages(const proto::Job& job) {
   return job.training().has_average() && job.training().average().evaluate();
+}
+
+weights::Values EvaluatedValues(const proto::Job& job, int64_t steps) {
+  const bool are_set = compiler::UpdateRateOf(job.training()).OptimizerStep(steps) > 0;
+  return weights::ValuesOf(EvaluatesAverages(job) && are_set);
 }
 
 proto::Job OutputsJob(const proto::Job& job, const std::vector<std::string>& outputs) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
+#include "tools/weights/averages.h"
 
 namespace weir::train {
 
@@ -17,6 +18,9 @@ proto::Job EvaluationJob(const proto::Job& job);
 
 // Returns whether evaluations during a training of the job compute with the averages of weights.
 bool EvaluatesAverages(const proto::Job& job);
+// Returns what an evaluation after `steps` steps of that training computes with. The first update
+// sets the averages; before it, they are zeros, and the weights are evaluated.
+weights::Values EvaluatedValues(const proto::Job& job, int64_t steps);
 
 // Returns the job as one that runs its model for its results, without a loss: no dropout, one
 // micro-batch. `outputs` are tensors of main; none: the outputs of main.

@@ -45,9 +45,9 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const proto::Job& job
   session.role = static_cast<uint16_t>(GroupRole::kEvaluation);
   session.plan_id.clear();  // the evaluation's id follows from the job, as the training's does
   session.plan = plans.evaluation;
-  group->evaluates_averages_ = EvaluatesAverages(job);
+  *group->settings_.mutable_training() = job.training();
   // Averages are copied, so that an evaluation before the first update can take the weights.
-  if (!group->evaluates_averages_) session.weights_of = group->training_.session.get();
+  if (!EvaluatesAverages(job)) session.weights_of = group->training_.session.get();
   session.rhythm = options.evaluation_rhythm;
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Evaluator> evaluator,
@@ -106,10 +106,8 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
   Evaluator* const evaluator = this->evaluator();
   if (evaluator == nullptr)
     return absl::FailedPreconditionError("there is no evaluation after one that failed");
-  // The first update sets the averages; before, they are zeros.
-  const bool are_set = training_.plan->updates.OptimizerStep(next_step_) > 0;
-  WEIR_RETURN_IF_ERROR(CopyWeights(
-      *training_.session, weights::ValuesOf(evaluates_averages_ && are_set), evaluator->session()));
+  WEIR_RETURN_IF_ERROR(CopyWeights(*training_.session, EvaluatedValues(settings_, next_step_),
+                                   evaluator->session()));
   absl::StatusOr<std::map<int64_t, StepMetrics>> reported = evaluator->Run();
   if (reported.ok()) return reported;
   std::unique_ptr<Evaluator> failed;

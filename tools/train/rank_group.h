@@ -118,8 +118,8 @@ class RankGroup final : public LoadedRanks {
   JobSession training_;  // depends on the feed and the log above
   const MonotonicClock clock_{};
   int64_t evaluation_batches_ = 0;
-  bool evaluates_averages_ = false;
-  int64_t next_step_ = 0;                                         // of the training
+  proto::Job settings_;    // the field `training` of the job, and nothing else
+  int64_t next_step_ = 0;  // of the training
   std::shared_ptr<const compiler::LogicalPlan> evaluation_plan_;  // null: nothing is held out
   // The group's thread makes and ends the evaluator; Stop and Progress use it under the mutex.
   mutable Mutex mutex_;

@@ -337,6 +337,7 @@ TEST_F(TrainTest, TheAveragesOfACheckpointEvaluateToWhatTheRunSaid) {
       EXPECT_TRUE(evaluation.ok()) << evaluation.status();
       return evaluation.ok() ? evaluation->means.at("loss") : 0.0;
     };
+    EXPECT_EQ(result.evaluation->values, weights::Values::kAverages);
     const double loss = result.evaluation->means.at("loss");
     EXPECT_NEAR(evaluated(weights::Values::kAverages), loss, 1e-5);
     EXPECT_GT(std::abs(evaluated(weights::Values::kWeights) - loss), 1e-4);
@@ -358,11 +359,23 @@ TEST_F(TrainTest, AnEvaluationWithoutALossSaysWhy) {
                                                   {1, {{"loss", none}, {"accuracy", 0.75}}},
                                                   {2, {{"loss", 1.0}, {"accuracy", 0.5}}}};
   EXPECT_EQ(
-      EvaluationText(ImageJob(), MeanOf(batches)),
+      EvaluationText(ImageJob(), MeanOf(batches, weights::Values::kWeights)),
       "held-out loss undefined, accuracy 0.5000 (3 batches; in 1 no target counts, or weights "
       "are not finite)");
-  EXPECT_EQ(EvaluationText(ImageJob(), MeanOf({*batches.begin()})),
+  EXPECT_EQ(EvaluationText(ImageJob(), MeanOf({*batches.begin()}, weights::Values::kWeights)),
             "held-out loss 2.0000, accuracy 0.2500 (1 batch)");
+}
+
+TEST_F(TrainTest, AnEvaluationOfAveragesSaysSo) {
+  EXPECT_EQ(EvaluationText(ImageJob(), MeanOf({{0, {{"loss", 2.0}, {"accuracy", 0.25}}}},
+                                              weights::Values::kAverages)),
+            "held-out loss of the averages 2.0000, accuracy 0.2500 (1 batch)");
+  proto::Job job = AveragingJob("");
+  job.mutable_training()->set_update_every(2);
+  EXPECT_EQ(EvaluatedValues(job, 1), weights::Values::kWeights) << "no update has set the averages";
+  EXPECT_EQ(EvaluatedValues(job, 2), weights::Values::kAverages);
+  job.mutable_training()->mutable_average()->set_evaluate(false);
+  EXPECT_EQ(EvaluatedValues(job, 2), weights::Values::kWeights);
 }
 
 TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {

@@ -25,6 +25,7 @@
 #include "tools/train/earlier_run.h"
 #include "tools/train/event_file.h"
 #include "tools/train/job_data.h"
+#include "tools/train/job_variant.h"
 #include "tools/train/load_start.h"
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
@@ -509,7 +510,7 @@ class Trainer {
                        " failed, and there will be no more: ", batches.status().message()));
       return absl::OkStatus();
     }
-    result_.evaluation = MeanOf(*batches);
+    result_.evaluation = MeanOf(*batches, EvaluatedValues(job_, result_.steps_done));
     if (result_.evaluation->batches != runner_->facts().evaluation_batches) {
       return ErrorOf(absl::StatusCode::kInternal,
                      {"W0073", "",

@@ -160,8 +160,9 @@ absl::StatusOr<Evaluation> EvaluateWeights(const proto::Job& job, const std::str
 // Returns the name of the metric that the job minimises.
 std::string LossName(const proto::Job& job);
 
-// Returns "held-out loss 1.9312, 2.7860 bits per byte (87 batches)". A mean that is not a number is
-// "undefined", and the text then says in how many batches and why.
+// Returns "held-out loss 1.9312, 2.7860 bits per byte (87 batches)", or "held-out loss of the
+// averages 1.9312 (87 batches)". A mean that is not a number is "undefined", and the text then says
+// in how many batches and why.
 std::string EvaluationText(const proto::Job& job, const Evaluation& evaluation);
 
 // Returns "300 steps took 14.2s, mean 2.1k samples/s" of the steps of the run, without those before
