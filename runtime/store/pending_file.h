@@ -31,6 +31,9 @@ class PendingFile {
   // Tries whether a file can appear at `path`, and leaves nothing behind. A file that is there
   // stays as it is. Returns 0 or errno. A full disk passes: there may be room once the file is due.
   static int Try(const std::string& path);
+  // Removes the files that dead makers have left beside `path`, whose links must have been followed
+  // (FollowLinks). Create does so for its own path.
+  static void RemoveLeftovers(const std::string& path);
   // Replaces the file at the path. On failure the path is unchanged.
   int Publish();
   // Call after Publish: makes the name survive a power cut.
@@ -46,7 +49,6 @@ class PendingFile {
   int Make();
   int CreateNamed();
   int GiveName();
-  void RemoveLeftovers() const;
 
   std::string path_;  // links followed
   std::string open_path_;

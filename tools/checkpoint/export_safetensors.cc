@@ -78,10 +78,8 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
   }
   weights::Entries entries;
   for (const auto& [name, tensor] : tensors) entries.push_back({name, tensor.dtype, tensor.shape});
-  std::vector<weights::Entries> packed = weights::PackIntoFiles(entries, order.file_bytes_max);
-  WEIR_RETURN_IF_ERROR(weights::CheckNoOtherExport(order.path, packed.size()));
   WEIR_RETURN_IF_ERROR(CheckSound(from));
-  weights::ExportFiles files(order.path, std::move(packed));
+  weights::ExportFiles files(order.path, weights::PackIntoFiles(entries, order.file_bytes_max));
   WEIR_RETURN_IF_ERROR(
       files.Seal(MetadataOf(from, order.what),
                  [&](store::SafetensorsWriter* writer) { return Fill(tensors, writer); }));

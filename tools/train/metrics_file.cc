@@ -9,36 +9,17 @@
 
 #include <cstdio>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/path_lock.h"
 #include "tools/train/open_output.h"
 
 namespace weir::train {
 namespace {
 
 constexpr char kFirstStep[] = "{\"step\":%lld";  // how MetricLine begins
-
-// Returns " (pid 123)" for the process that holds a lock on the file; empty if the system does not
-// tell.
-std::string HolderOf(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return "";
-  const std::string inode = absl::StrCat(":", info.st_ino);
-  std::ifstream locks("/proc/locks");
-  std::string line;
-  while (std::getline(locks, line)) {
-    // 1: FLOCK  ADVISORY  WRITE 123 08:02:9437 0 EOF
-    std::istringstream words(line);
-    std::string number, kind, mode, access, pid, place;
-    words >> number >> kind >> mode >> access >> pid >> place;
-    if (kind == "FLOCK" && absl::EndsWith(place, inode)) return absl::StrCat(" (pid ", pid, ")");
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -47,7 +28,7 @@ absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string
   std::unique_ptr<MetricsFile> file(new MetricsFile(path, begin));
   if (const int error = file->Reopen(); error == EWOULDBLOCK) {
     return Missing({"W0961", "--metrics " + path, "a file that no other job writes",
-                    absl::StrCat("one that a running job writes", HolderOf(path)),
+                    absl::StrCat("one that a running job writes", store::LockHolderText(path)),
                     "another name, or wait until that job has ended"});
   } else if (error == ENXIO) {
     return Missing({"W0075", "--metrics " + path, "a file, or a pipe that somebody reads",

@@ -40,7 +40,7 @@ struct Exported {
 // export_files.h. Their metadata has the step of `from`, if that is known. `check` gets the paths
 // before anything is written, and its error ends the work. kInvalidArgument: no map has a rule for
 // each weight (W0071); the shape of a tensor is not known, a tensor is not covered, or two weights
-// disagree about it (W0063).
+// disagree about it (W0063). Other errors: of reading, or of ExportFiles.
 using CheckPaths = std::function<absl::Status(const std::vector<std::string>& paths)>;
 absl::StatusOr<Exported> WritePublic(const store::SafetensorsReader& from,
                                      const WeightTypes& weights, const ExportOrder& order,

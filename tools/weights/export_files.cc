@@ -1,8 +1,13 @@
 #include "tools/weights/export_files.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <ostream>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -10,8 +15,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/store/names_beside.h"
 #include "runtime/store/pending_file.h"
 #include "runtime/store/weight_index.h"
 
@@ -19,6 +26,9 @@ namespace weir::weights {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kEnding[] = ".safetensors";
+constexpr char kIndexEnding[] = ".index.json";
 
 int64_t BytesOf(const store::SafetensorsWriter::Entry& entry) {
   return NumElements(entry.shape) * SizeOf(entry.dtype);
@@ -28,6 +38,43 @@ bool Contains(const std::vector<std::string>& paths, const std::string& path) {
   return std::any_of(paths.begin(), paths.end(), [&](const std::string& other) {
     return fs::path(other).lexically_normal() == fs::path(path).lexically_normal();
   });
+}
+
+std::string IndexOf(const std::string& path) { return FilesOfExport(path, 2).back(); }
+
+// Returns the files of tensors that an earlier export to several files has left beside `path`, as
+// its index names them. Only names of FilesOfExport count.
+std::vector<std::string> EarlierShards(const std::string& path) {
+  std::vector<std::string> files;
+  const absl::StatusOr<store::WeightIndex> index = store::ReadWeightIndex(IndexOf(path));
+  if (!index.ok() || index->files.size() < 2) return files;
+  for (std::string& file : FilesOfExport(path, index->files.size())) {
+    if (Contains(index->files, file)) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+// Returns the paths at which an export to `path` may have left temporary files and files set aside,
+// the index first. Of a symbolic link there is also what the link leads to.
+std::vector<std::string> PathsOfExports(const std::string& path) {
+  const std::string folder = store::FolderOf(path), index = fs::path(IndexOf(path)).filename();
+  std::set<std::string> names = {fs::path(path).filename()};
+  for (const std::string& entry : store::NamesIn(folder)) {
+    std::string name = entry;
+    for (const char* mark : {store::kPartialMark, store::kReplacedMark}) {
+      if (std::string of = store::PathOfNameBeside(entry, mark); !of.empty()) name = std::move(of);
+    }
+    if (store::IndexOfShard(name) == index) names.insert(std::move(name));
+  }
+  std::vector<std::string> paths;
+  const auto add = [&](std::string at) {
+    paths.push_back(at);
+    if (store::FollowLinks(&at) == 0 && at != paths.back()) paths.push_back(std::move(at));
+  };
+  add(folder + index);
+  names.erase(index);
+  for (const std::string& name : names) add(folder + name);
+  return paths;
 }
 
 }  // namespace
@@ -48,12 +95,11 @@ std::vector<Entries> PackIntoFiles(const Entries& tensors, int64_t file_bytes_ma
 
 std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files) {
   if (num_files <= 1) return {path};
-  constexpr char kEnding[] = ".safetensors";
   const std::string stem(absl::StripSuffix(path, kEnding));
   std::vector<std::string> files;
   for (size_t f = 1; f <= num_files; ++f)
     files.push_back(absl::StrFormat("%s-%05d-of-%05d%s", stem, f, num_files, kEnding));
-  files.push_back(absl::StrCat(stem, kEnding, ".index.json"));
+  files.push_back(absl::StrCat(stem, kEnding, kIndexEnding));
   return files;
 }
 
@@ -69,7 +115,7 @@ absl::Status CheckNoOtherExport(const std::string& path, size_t num_files) {
 }
 
 std::string StrayText(const std::string& path, const std::vector<std::string>& files) {
-  std::vector<std::string> strays = store::ShardsBeside(FilesOfExport(path, 2).back());
+  std::vector<std::string> strays = store::ShardsBeside(IndexOf(path));
   std::erase_if(strays, [&](const std::string& file) { return Contains(files, file); });
   if (strays.empty()) return "";
   return absl::StrCat(
@@ -81,27 +127,44 @@ std::string StrayText(const std::string& path, const std::vector<std::string>& f
       ", left of another export; remove what you do not need");
 }
 
-EarlierShards::EarlierShards(const std::string& path) {
-  const absl::StatusOr<store::WeightIndex> index =
-      store::ReadWeightIndex(FilesOfExport(path, 2).back());
-  if (!index.ok() || index->files.size() < 2) return;
-  for (const std::string& file : FilesOfExport(path, index->files.size())) {
-    if (Contains(index->files, file)) files_.push_back(file);
-  }
-}
-
-void EarlierShards::RemoveOthers(const std::vector<std::string>& files) const {
-  for (const std::string& earlier : files_) {
-    std::error_code stays;
-    if (std::count(files.begin(), files.end(), earlier) == 0) fs::remove(earlier, stays);
-  }
-}
-
 ExportFiles::ExportFiles(const std::string& path, std::vector<Entries> files)
-    : files_(std::move(files)), paths_(FilesOfExport(path, files_.size())), earlier_(path) {}
+    : path_(path), files_(std::move(files)), paths_(FilesOfExport(path, files_.size())) {}
+
+absl::Status ExportFiles::Begin() {
+  // One file and several files of one name have one lock.
+  WEIR_ASSIGN_OR_RETURN(
+      lock_, store::PathLock::Take(std::string(absl::StripSuffix(IndexOf(path_), kIndexEnding))));
+  // Without locks, what lies beside the path may be of an export that goes on.
+  if (lock_->excludes_others()) WEIR_RETURN_IF_ERROR(ClearUp());
+  WEIR_RETURN_IF_ERROR(CheckNoOtherExport(path_, files_.size()));
+  return TryPaths();
+}
+
+absl::Status ExportFiles::TryPaths() const {
+  for (const std::string& path : paths_) {
+    if (const int error = store::PendingFile::Try(path))
+      return store::CannotWrite(path, "cannot make a file there", error);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExportFiles::ClearUp() {
+  const std::vector<std::string> paths = PathsOfExports(path_);
+  for (const std::string& path : paths) store::PendingFile::RemoveLeftovers(path);
+  store::ReplacedFiles left = store::ReplacedFiles::LeftBeside(paths);
+  std::error_code ignored;
+  const bool is_whole = fs::exists(IndexOf(path_), ignored);
+  const int error = is_whole ? left.Drop() : left.PutBack();
+  if (error == 0) return absl::OkStatus();
+  return store::CannotWrite(left.paths().back(),
+                            is_whole ? "cannot remove what an earlier export has replaced"
+                                     : "cannot put the file of an earlier export back",
+                            error);
+}
 
 absl::Status ExportFiles::Seal(const std::map<std::string, std::string>& metadata,
                                const Fill& fill) {
+  WEIR_RETURN_IF_ERROR(Begin());
   for (size_t f = 0; f < files_.size(); ++f) {
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsWriter> writer,
                           store::SafetensorsWriter::Create(paths_[f], files_[f], metadata));
@@ -132,42 +195,83 @@ absl::Status ExportFiles::SealIndex() {
   return absl::OkStatus();
 }
 
-absl::Status ExportFiles::RemoveEarlierIndex() {
-  if (const int error = store::RemovePublished(paths_.back()))
-    return store::CannotWrite(paths_.back(), "cannot remove the earlier index", error);
-  return absl::OkStatus();
+absl::Status ExportFiles::SetAside(const std::string& path) {
+  const int error = replaced_.SetAside(path);
+  return error == 0
+             ? absl::OkStatus()
+             : store::CannotWrite(path, "cannot rename the file of the earlier export", error);
 }
 
 std::vector<ExportFiles::Operation> ExportFiles::Operations() {
+  const std::vector<std::string> earlier = EarlierShards(path_);
   std::vector<Operation> operations;
-  if (index_ != nullptr) operations.push_back([this] { return RemoveEarlierIndex(); });
-  for (const auto& writer : writers_)
-    operations.push_back([writer = writer.get()] { return writer->Commit(); });
-  if (index_ == nullptr) return operations;
-  operations.push_back([this] { return index_->Commit(); });
+  if (index_ == nullptr) {
+    operations.push_back([this] { return writers_[0]->Commit(); });
+    return operations;
+  }
+  // A link at a path of the new export stays, and what the link leads to is replaced.
+  const auto target_of = [](std::string path) {
+    store::FollowLinks(&path);
+    return path;
+  };
+  operations.push_back([this, path = target_of(paths_.back())] { return SetAside(path); });
+  for (size_t f = 0; f < writers_.size(); ++f) {
+    operations.push_back([this, path = target_of(paths_[f])] { return SetAside(path); });
+    operations.push_back([this, f] {
+      ++num_published_;
+      return writers_[f]->Commit();
+    });
+  }
+  for (const std::string& path : earlier) {
+    if (!Contains(paths_, path)) operations.push_back([this, path] { return SetAside(path); });
+  }
   operations.push_back([this] {
-    earlier_.RemoveOthers(paths_);
+    ++num_published_;
+    return index_->Commit();
+  });
+  operations.push_back([this] {
+    replaced_.Drop();  // what stays, the next export removes
     return absl::OkStatus();
   });
   return operations;
 }
 
 absl::Status ExportFiles::Commit() {
-  std::error_code error;
-  std::vector<std::string> made;
-  for (const std::string& path : paths_) {
-    if (!fs::exists(path, error)) made.push_back(path);
-  }
+  WEIR_RETURN_IF_ERROR(TryPaths());  // nothing is renamed yet
   for (const Operation& operation : Operations()) {
     absl::Status done = operation();
-    if (done.ok()) continue;
-    // Without an index the new files are no model, and nobody would look for them.
-    if (index_ != nullptr && !fs::exists(paths_.back(), error)) {
-      for (const std::string& path : made) fs::remove(path, error);
-    }
-    return done;
+    if (!done.ok()) return index_ == nullptr ? done : GoBack(done);
   }
   return absl::OkStatus();
+}
+
+absl::Status ExportFiles::GoBack(const absl::Status& failure) {
+  std::error_code ignored;
+  // The failure may be that of the last flush: then the new export is in its place as a whole.
+  if (num_published_ == paths_.size() && fs::exists(paths_.back(), ignored)) return failure;
+  std::optional<Problem> problem = ProblemOf(failure);
+  if (!problem.has_value()) return failure;
+  const std::vector<std::string> aside = replaced_.paths();
+  for (size_t f = 0; f < num_published_; ++f) {
+    std::string target = paths_[f];
+    // PutBack replaces the others in one step.
+    if (store::FollowLinks(&target) == 0 && !Contains(aside, target)) ::unlink(target.c_str());
+  }
+  const int error = replaced_.PutBack();
+  if (error == 0) {
+    absl::StrAppend(&problem->found, fs::exists(paths_.back(), ignored)
+                                         ? "; the earlier export is in its place again"
+                                         : "; no file of the new export stays");
+    return Missing(*problem);
+  }
+  const std::vector<std::string> left = replaced_.paths();
+  absl::StrAppend(&problem->found, "; ", left.back(),
+                  " of the earlier export cannot be put back: ", strerror(error), "; ",
+                  Plural(static_cast<int64_t>(left.size()), "file"), " of it, from ", left[0],
+                  " on, ", left.size() == 1 ? "has" : "have", " ", replaced_.ending(),
+                  " at the end of the name");
+  problem->hint = "mend what hinders that, and export again, which first puts them back";
+  return Missing(*problem);
 }
 
 absl::StatusOr<bool> ExportFiles::CommitSomeForTest(size_t count) {

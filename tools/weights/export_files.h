@@ -3,14 +3,18 @@
 // one whole, or, for a moment, no index at all:
 //
 //   Seal     every byte is on disk; no file has its name yet       the earlier export is whole
-//   Commit   the index of the earlier export goes away             no index: W0047 says so
-//            each file gets its name, in place of an earlier one   likewise
+//   Commit   the index of the earlier export is set aside          no index: W0047 says so
+//            each new file gets its name; one that has it is       likewise
+//            set aside before
+//            other files of the earlier export are set aside       likewise
 //            the new index gets its name                           the new export is whole
-//            earlier files that the new index does not name go
+//            the files that were set aside go
 //
-// A kill at any moment leaves one of these states on disk, and so does a loss of power. The next
-// export to the path goes on from any of them. The disk needs room for both exports.
-// Thread rule: one thread.
+// If the disk refuses an operation of Commit, the files that were set aside come back, the index
+// last, and the earlier export is whole again. A kill at any moment leaves one of these states on
+// disk, and so does a loss of power. The next export to the path removes temporary files, and puts
+// back what is set aside while there is no index. From Seal on, no other process exports to the
+// path (path_lock.h). The disk needs room for both exports. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +25,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/store/path_lock.h"
+#include "runtime/store/replaced_files.h"
 #include "runtime/store/safetensors.h"
 #include "runtime/store/whole_file.h"
 
@@ -44,21 +50,6 @@ absl::Status CheckNoOtherExport(const std::string& path, size_t num_files);
 // nothing names.
 std::string StrayText(const std::string& path, const std::vector<std::string>& files);
 
-// The files of tensors that an earlier export to several files has left beside `path`, as its index
-// names them. With another number of files a new export replaces the index, and these files would
-// stay with nothing that names them.
-class EarlierShards {
- public:
-  // Reads the index, if there is one. Only names of FilesOfExport count.
-  explicit EarlierShards(const std::string& path);
-  // Removes the files that are not among `files`, once the index of `files` is written. A file that
-  // cannot be removed stays.
-  void RemoveOthers(const std::vector<std::string>& files) const;
-
- private:
-  std::vector<std::string> files_;
-};
-
 class ExportFiles {
  public:
   // `files` has the tensors of each file and is not empty. An export of one file has no index.
@@ -69,14 +60,16 @@ class ExportFiles {
   // The files, and then the index if there are several.
   const std::vector<std::string>& paths() const { return paths_; }
 
-  // Makes each file with `metadata`, lets `fill` write all its tensors, and brings every byte to
-  // disk. Errors: those of `fill` and of SafetensorsWriter, or CannotWrite. After an error nothing
-  // is there that was not there before.
+  // Takes the right to export to the path, until the object goes away, clears up what killed
+  // exports have left there, makes each file with `metadata`, lets `fill` write all its tensors,
+  // and brings every byte to disk. Errors: those of PathLock::Take, of CheckNoOtherExport, of
+  // `fill` and of SafetensorsWriter, or CannotWrite. After an error nothing is there that was not
+  // there before.
   using Fill = std::function<absl::Status(store::SafetensorsWriter* writer)>;
   absl::Status Seal(const std::map<std::string, std::string>& metadata, const Fill& fill);
-  // Gives the files their names. Precondition: Seal has succeeded. CannotWrite: the disk refuses;
-  // in case of several files the earlier export may have lost its index, and the new files are gone
-  // unless they have replaced earlier ones.
+  // Gives the files their names. Precondition: Seal has succeeded. CannotWrite: the disk refuses,
+  // and the earlier export is there as before. If the disk does not even let the earlier files come
+  // back, or cannot flush the new index, the error says so.
   absl::Status Commit();
 
   // Does the first `count` operations of Commit, as if the process were killed after them. Returns
@@ -86,14 +79,22 @@ class ExportFiles {
  private:
   using Operation = std::function<absl::Status()>;
   std::vector<Operation> Operations();
+  absl::Status Begin();
+  absl::Status ClearUp();
+  // Tries whether a file can appear at each path.
+  absl::Status TryPaths() const;
   absl::Status SealIndex();
-  absl::Status RemoveEarlierIndex();
+  absl::Status SetAside(const std::string& path);
+  absl::Status GoBack(const absl::Status& failure);
 
+  const std::string path_;
   const std::vector<Entries> files_;
   const std::vector<std::string> paths_;
-  const EarlierShards earlier_;
+  std::unique_ptr<store::PathLock> lock_;                           // null before Seal
   std::vector<std::unique_ptr<store::SafetensorsWriter>> writers_;  // sealed
   std::unique_ptr<store::SealedFile> index_;                        // null: one file
+  store::ReplacedFiles replaced_;
+  size_t num_published_ = 0;  // of paths_; the last of them perhaps not
 };
 
 }  // namespace weir::weights

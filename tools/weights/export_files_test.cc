@@ -1,10 +1,17 @@
-// An export appears as a whole, whenever its process is killed.
+// An export appears as a whole, whenever its process is killed and whatever the disk refuses. The
+// functions rename and linkat of this program stand in front of those of the C library and fail on
+// demand.
 #include "tools/weights/export_files.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -19,6 +26,35 @@
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_metadata.h"
 #include "tools/weights/find_weights.h"
+
+namespace {
+
+// Calls that give a name fail from the first to the last of these, counted from 1.
+int first_failing = 0, last_failing = 0, num_named = 0;
+
+bool Fails() {
+  const bool fails = ++num_named >= first_failing && num_named <= last_failing;
+  if (fails) errno = EIO;
+  return fails;
+}
+
+void FailCalls(int first, int last) {
+  first_failing = first;
+  last_failing = last;
+  num_named = 0;
+}
+
+}  // namespace
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  return Fails() ? -1 : static_cast<int>(::syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
+}
+
+extern "C" int linkat(int from_folder, const char* from, int to_folder, const char* to,
+                      int flags) noexcept {
+  return Fails() ? -1
+                 : static_cast<int>(::syscall(SYS_linkat, from_folder, from, to_folder, to, flags));
+}
 
 namespace weir::weights {
 namespace {
@@ -78,6 +114,15 @@ class ExportFilesTest : public ::testing::Test {
     EXPECT_EQ(WEXITSTATUS(status), kDone);
     return false;
   }
+  // Begins an export that cannot be filled. It clears up what another one has left.
+  static void ExportNothing(const TemporaryFolder& folder, int64_t file_bytes) {
+    ExportFiles files(PathIn(folder), Packed(file_bytes));
+    EXPECT_EQ(files.Seal({}, [](store::SafetensorsWriter*) { return absl::AbortedError(""); }),
+              absl::AbortedError(""));
+  }
+  static std::ptrdiff_t NumEntries(const TemporaryFolder& folder) {
+    return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+  }
   // Returns the step of the export in the folder, whose values are all of that step; nullopt: a
   // reader is told that there is no index.
   static std::optional<int64_t> StepIn(const TemporaryFolder& folder) {
@@ -106,26 +151,131 @@ class ExportFilesTest : public ::testing::Test {
 TEST_F(ExportFilesTest, AKillLeavesTheEarlierExportOrNoIndexOrTheNewOne) {
   for (const int64_t file_bytes : {kThreeFiles, kTwoFiles}) {
     const size_t num_files = Packed(file_bytes).size();
-    bool more = true;
-    for (size_t count = 0; more; ++count) {
-      SCOPED_TRACE(absl::StrCat(num_files, " files, killed after ", count, " operations"));
+    std::vector<std::optional<int64_t>> found;  // by the number of operations before the kill
+    for (bool more = true; more;) {
+      SCOPED_TRACE(absl::StrCat(num_files, " files, killed after ", found.size(), " operations"));
       const TemporaryFolder folder;
       Export(folder, 12, kThreeFiles);
-      more = KillAfter(count, folder, 24, file_bytes);
-      const std::optional<int64_t> found = StepIn(folder);
-      if (count == 0) {
-        EXPECT_EQ(found, 12);
-      } else if (count <= 1 + num_files) {
-        EXPECT_EQ(found, std::nullopt);
-      } else {
-        EXPECT_EQ(found, 24);
-      }
+      more = KillAfter(found.size(), folder, 24, file_bytes);
+      found.push_back(StepIn(folder));
+      // The next export puts a whole one back, even if nothing comes of it.
+      ExportNothing(folder, file_bytes);
+      EXPECT_EQ(StepIn(folder), found.back().value_or(12));
       const std::vector<std::string> files = Export(folder, 36, file_bytes);
       EXPECT_EQ(StepIn(folder), 36);
-      const bool has_lost_shards = file_bytes == kTwoFiles && count > 0 && count <= 2 + num_files;
-      EXPECT_EQ(StrayText(PathIn(folder), files) != "", has_lost_shards);
+      EXPECT_EQ(NumEntries(folder), static_cast<std::ptrdiff_t>(files.size()));
+      EXPECT_EQ(StrayText(PathIn(folder), files), "");
+    }
+    // The last two operations are the name of the index, and the end of the earlier files.
+    ASSERT_GT(found.size(), 3 + num_files);
+    std::vector<std::optional<int64_t>> expected(found.size());
+    expected.front() = 12;
+    expected.end()[-1] = expected.end()[-2] = 24;
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST_F(ExportFilesTest, ADiskThatRefusesANameLeavesTheEarlierExport) {
+  for (const int64_t file_bytes : {kThreeFiles, kTwoFiles}) {
+    bool is_done = false;
+    for (int call = 1; !is_done; ++call) {
+      SCOPED_TRACE(absl::StrCat(Packed(file_bytes).size(), " files, call ", call));
+      const TemporaryFolder folder, elsewhere;
+      const std::string link = Export(folder, 12, kThreeFiles)[0];
+      std::filesystem::rename(link, elsewhere.PathFor("blob"));
+      std::filesystem::create_symlink(elsewhere.PathFor("blob"), link);
+      {
+        ExportFiles files(PathIn(folder), Packed(file_bytes));
+        ASSERT_EQ(Seal(24, &files), absl::OkStatus());
+        FailCalls(call, call);
+        const absl::Status done = files.Commit();
+        FailCalls(0, 0);
+        is_done = done.ok();
+        if (!is_done) {
+          EXPECT_THAT(
+              std::string(done.message()),
+              AllOf(HasSubstr("W0046"), HasSubstr("the earlier export is in its place again")));
+        }
+      }
+      EXPECT_EQ(StepIn(folder), is_done ? 24 : 12);
+      EXPECT_EQ(NumEntries(folder), is_done && file_bytes == kTwoFiles ? 3 : 4);
+      EXPECT_EQ(NumEntries(elsewhere), 1);
+      EXPECT_EQ(std::filesystem::is_symlink(link), !is_done || file_bytes == kThreeFiles);
     }
   }
+}
+
+TEST_F(ExportFilesTest, ADiskThatAlsoRefusesToGoBackLosesNothingAndTheErrorSaysWhatIsWhere) {
+  bool is_done = false;
+  for (int call = 2; !is_done; ++call) {  // the first sets the earlier index aside
+    SCOPED_TRACE(call);
+    const TemporaryFolder folder;
+    Export(folder, 12, kThreeFiles);
+    {
+      ExportFiles files(PathIn(folder), Packed(kThreeFiles));
+      ASSERT_EQ(Seal(24, &files), absl::OkStatus());
+      FailCalls(call, 1000);
+      const absl::Status done = files.Commit();
+      FailCalls(0, 0);
+      is_done = done.ok();
+      if (is_done) break;
+      EXPECT_THAT(std::string(done.message()),
+                  AllOf(HasSubstr("of the earlier export cannot be put back"),
+                        HasSubstr("from " + files.paths().back() + " on"), HasSubstr(".replaced-"),
+                        HasSubstr("export again")));
+    }
+    EXPECT_EQ(StepIn(folder), std::nullopt);
+    ExportNothing(folder, kThreeFiles);
+    EXPECT_EQ(StepIn(folder), 12);
+    EXPECT_EQ(NumEntries(folder), 4);
+  }
+}
+
+TEST_F(ExportFilesTest, AFolderInTheWayIsSeenBeforeTheEarlierExportIsTouched) {
+  const TemporaryFolder folder;
+  Export(folder, 12, kThreeFiles);
+  ExportFiles files(PathIn(folder), Packed(kTwoFiles));
+  ASSERT_EQ(Seal(24, &files), absl::OkStatus());
+  std::filesystem::create_directory(files.paths()[1]);
+  const absl::Status refused = files.Commit();
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("W0046"), HasSubstr(files.paths()[1])));
+  std::filesystem::remove(files.paths()[1]);
+  EXPECT_EQ(StepIn(folder), 12);
+}
+
+TEST_F(ExportFilesTest, OneProcessAtATimeExportsToAPath) {
+  const TemporaryFolder folder;
+  const std::string lock = folder.Write("m.safetensors.lock", "");  // of a process that was killed
+  {
+    ExportFiles first(PathIn(folder), Packed(kThreeFiles));
+    ASSERT_EQ(Seal(12, &first), absl::OkStatus());
+    for (const int64_t file_bytes : {kThreeFiles, kOneFile}) {
+      ExportFiles second(PathIn(folder), Packed(file_bytes));
+      const absl::Status refused = Seal(24, &second);
+      EXPECT_EQ(refused.code(), absl::StatusCode::kNotFound);
+      EXPECT_THAT(std::string(refused.message()),
+                  AllOf(HasSubstr("W0961"), HasSubstr(PathIn(folder)),
+                        HasSubstr(absl::StrCat("(pid ", ::getpid(), ")"))));
+    }
+    EXPECT_EQ(first.Commit(), absl::OkStatus());
+  }
+  EXPECT_FALSE(std::filesystem::exists(lock));
+  EXPECT_EQ(StepIn(folder), 12);
+  Export(folder, 24, kThreeFiles);
+  EXPECT_EQ(StepIn(folder), 24);
+}
+
+TEST_F(ExportFilesTest, WhatAKilledExportHasLeftIsSweptAndNothingElse) {
+  const TemporaryFolder folder;
+  const std::string ending = ".partial-0123456789abcdef";
+  for (const char* swept : {"m.safetensors", "m-00002-of-00007.safetensors",
+                            "m.safetensors.index.json", "m-00001-of-00003.safetensors"})
+    folder.Write(swept + ending, "half");
+  for (const char* stays : {"n.safetensors", "m", "n-00001-of-00003.safetensors"})
+    folder.Write(stays + ending, "half");
+  Export(folder, 12, kThreeFiles);
+  EXPECT_EQ(NumEntries(folder), 4 + 3);
 }
 
 TEST_F(ExportFilesTest, ASealedExportHasChangedNothing) {
@@ -137,7 +287,7 @@ TEST_F(ExportFilesTest, ASealedExportHasChangedNothing) {
     EXPECT_EQ(StepIn(folder), 12);
   }
   EXPECT_EQ(StepIn(folder), 12);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 4);
+  EXPECT_EQ(NumEntries(folder), 4);
 }
 
 TEST_F(ExportFilesTest, ACommitThatFailsTakesItsNewFilesAway) {
@@ -155,7 +305,7 @@ TEST_F(ExportFilesTest, ACommitThatFailsTakesItsNewFilesAway) {
 TEST_F(ExportFilesTest, OneFileHasNoIndex) {
   const TemporaryFolder folder;
   EXPECT_EQ(Export(folder, 12, kOneFile), std::vector<std::string>{PathIn(folder)});
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  EXPECT_EQ(NumEntries(folder), 1);
 }
 
 TEST_F(ExportFilesTest, FilesOfTwoExportsAreNotMixed) {
@@ -170,19 +320,18 @@ TEST_F(ExportFilesTest, FilesOfTwoExportsAreNotMixed) {
 
 TEST_F(ExportFilesTest, ShardsOfAnEarlierExportGoAndOtherFilesStay) {
   const TemporaryFolder folder;
-  const auto at = [&](const std::string& name) { return folder.PathFor(name); };
-  const std::vector<std::string> old = FilesOfExport(at("model.safetensors"), 3);
-  const std::vector<std::string> strange = {at("model-00001-of-00004.safetensors"),
-                                            at("other.safetensors")};
+  const std::vector<std::string> old = FilesOfExport(PathIn(folder), 3);
+  const std::vector<std::string> strange = {folder.PathFor("m-00001-of-00004.safetensors"),
+                                            folder.PathFor("other.safetensors")};
   for (const std::string& path : old) std::ofstream(path) << "x";
   for (const std::string& path : strange) std::ofstream(path) << "x";
   std::ofstream(old.back()) << R"({"weight_map": {
-      "a": "model-00001-of-00003.safetensors", "b": "model-00002-of-00003.safetensors",
+      "a": "m-00001-of-00003.safetensors", "b": "m-00002-of-00003.safetensors",
       "c": "other.safetensors"}})";
-  const EarlierShards earlier(at("model.safetensors"));
-  earlier.RemoveOthers({old[1]});
-  EXPECT_FALSE(std::filesystem::exists(old[0]));
-  for (const std::string& path : {old[1], old[2], old[3], strange[0], strange[1]})
+  Export(folder, 12, kTwoFiles);
+  for (const std::string& path : {old[0], old[1]})
+    EXPECT_FALSE(std::filesystem::exists(path)) << path;
+  for (const std::string& path : {old[2], strange[0], strange[1]})
     EXPECT_TRUE(std::filesystem::exists(path)) << path;
 }
 

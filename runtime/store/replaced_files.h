@@ -1,0 +1,50 @@
+// ReplacedFiles are the files that several new files replace together. Each is set aside under the
+// name <path>.replaced-<16 hexadecimal digits>, which has the same digits for all of them, until
+// the new files are there. Then the files are dropped; or, if a new file cannot get its name, they
+// are put back. The first file that is set aside is the one that makes the others readable: it is
+// the last that is put back.
+//
+// A process that is killed leaves files set aside. LeftBeside finds them, and whoever has the right
+// to write there (path_lock.h) drops them or puts them back. The destructor does neither.
+// Functions return 0 or errno, unless they say otherwise. Thread rule: one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace weir::store {
+
+class ReplacedFiles {
+ public:
+  // Returns the files that were set aside and have not come back, for any of the paths. Links at
+  // the paths are not followed.
+  static ReplacedFiles LeftBeside(const std::vector<std::string>& paths);
+
+  // Renames the file at the path, so that the renaming survives a loss of power. Does nothing if
+  // there is none. A symbolic link at the path is renamed itself.
+  int SetAside(const std::string& path);
+  // Gives the files their names again, in place of what has the names by now. After an error
+  // those that are still set aside stay so, the first file among them.
+  int PutBack();
+  // Removes the files. After an error those that are left stay.
+  int Drop();
+
+  // Whether no file is set aside.
+  bool empty() const { return files_.empty(); }
+  // The paths of those that are set aside.
+  std::vector<std::string> paths() const;
+  // What follows the path in the names of the files that SetAside has renamed.
+  const std::string& ending() const { return ending_; }
+
+ private:
+  struct File {
+    std::string path;   // before and, once put back, again
+    std::string aside;  // now
+  };
+  int Flush() const;  // the folders of the files
+
+  std::string ending_;  // ".replaced-0123456789abcdef"; empty: SetAside has not been called
+  std::vector<File> files_;
+};
+
+}  // namespace weir::store
