@@ -3,7 +3,7 @@
 // A Problem says where, what was expected, what was found and what to try. A Problem becomes an
 // absl::Status whose code decides the exit code of the CLI:
 //   kInvalidArgument  65  the job is rejected
-//   kNotFound         66  an input is missing
+//   kNotFound         66  an input is missing, or an output cannot be written
 //   kDataLoss         66  an input is damaged
 //   kUnavailable, kDeadlineExceeded
 //                     69  the machine refused something, or a process or connection failed

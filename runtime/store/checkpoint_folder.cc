@@ -18,6 +18,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/store/path_lock.h"
 #include "runtime/store/pending_file.h"
 
 namespace weir::store {
@@ -100,10 +101,11 @@ absl::Status NoneNamed(FileSystem* files, const std::string& directory, const st
 }
 
 absl::Status InUse(const std::string& directory) {
-  return Rejected({kInUse, directory, "a folder into which no other run writes checkpoints",
-                   "another run that goes on and writes there",
-                   "another folder, or wait for the end of that run (`weir top` lists the runs of "
-                   "this machine)"});
+  return Missing(
+      {kInUse, directory, "a folder into which no other run writes checkpoints",
+       absl::StrCat("another run that goes on and writes there", LockHolderText(directory)),
+       "another folder, or wait for the end of that run (`weir top` lists the runs of "
+       "this machine)"});
 }
 
 // Removes what nobody writes any more, and halves of removed checkpoints. A checkpoint that was
@@ -332,7 +334,7 @@ FolderClaim::~FolderClaim() {
 
 bool FolderClaim::IsOfAnotherRun(const absl::Status& status) {
   const std::optional<Problem> problem = ProblemOf(status);
-  return absl::IsInvalidArgument(status) && problem.has_value() && problem->code == kInUse;
+  return absl::IsNotFound(status) && problem.has_value() && problem->code == kInUse;
 }
 
 absl::Status FolderClaim::Check(const std::string& directory) {

@@ -101,10 +101,10 @@ absl::Status TryFolder(const std::string& directory);
 class FolderClaim {
  public:
   // Returns the right for `directory`, and makes the folder where there is none. A folder that was
-  // made goes away with the object if nothing is in it then. kInvalidArgument (W0741): another run
-  // has the right. CannotWrite if the folder cannot be made or opened.
+  // made goes away with the object if nothing is in it then. kNotFound (W0741): another run has the
+  // right; the error names its process. CannotWrite if the folder cannot be made or opened.
   static absl::StatusOr<std::unique_ptr<FolderClaim>> Take(const std::string& directory);
-  // Returns kInvalidArgument (W0741) if another run has the right for `directory`, and takes none.
+  // Returns kNotFound (W0741) if another run has the right for `directory`, and takes none.
   static absl::Status Check(const std::string& directory);
   // Returns whether `status` says that another run has the right (W0741).
   static bool IsOfAnotherRun(const absl::Status& status);

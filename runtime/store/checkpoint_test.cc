@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/status.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/checkpoint_testing.h"
@@ -315,7 +318,10 @@ TEST(FolderClaimTest, OneRunAtATimeHasTheRightToAFolder) {
   const std::string path = folder.PathFor("c");
   std::unique_ptr<FolderClaim> first = FolderClaim::Take(path).value();
   ASSERT_NE(first, nullptr);
-  EXPECT_THAT(FolderClaim::Take(path).status().message(), HasSubstr("W0741"));
+  const absl::Status refused = FolderClaim::Take(path).status();
+  EXPECT_EQ(ExitCode(refused), 66) << "as of each output that cannot be written";
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("W0741"), HasSubstr(absl::StrCat("(pid ", ::getpid(), ")"))));
   EXPECT_THAT(FolderClaim::Check(path).message(), HasSubstr("W0741"));
   std::ofstream(path + "/latest") << "";
   first.reset();

@@ -17,7 +17,7 @@ FILE = "out/model.safetensors"
 LOCK = f"{FILE}.lock"
 SHARDS = ("checkpoint", "export", "new.st", "--safetensors", "-o", FILE, "--max-shard-size", "64KiB")
 PUBLIC = ("export", "job.textproto", "--weights", "new.st", "--safetensors", FILE, "--max-shard-size", "64KiB")
-# The system calls that give a file its name. A file that replaces none is linked, or renamed where that is not possible.
+# The system calls that give a file its name. A file that replaces none is linked, or renamed where links are refused.
 CALLS_MAX = 20
 NAMING = ("?rename,?renameat", "linkat")
 
@@ -79,8 +79,8 @@ class Exports(weir_jobs.JobCase):
     def export_with(self, fault, calls, number):
         """Exports with a fault at the call of this number. Returns whether the export makes so many calls."""
         old = self.export_old()
-        ended = self.try_to("strace", "-f", "--seccomp-bpf", "-qq", "-o", self.place.path("calls.txt"), "-e", f"trace={calls}", "-e",
-                            f"inject={calls}:{fault}:when={number}", SHARDS)
+        ended = self.try_to("strace", "-f", "--seccomp-bpf", "-qq", "-o", self.place.path("calls.txt"), "-e",
+                            f"trace={calls}", "-e", f"inject={calls}:{fault}:when={number}", SHARDS)
         with open(self.place.path("calls.txt"), encoding="utf-8", errors="replace") as file:
             traced = file.read()
         is_hit = "INJECTED" in traced or "+++ killed by SIGKILL +++" in traced

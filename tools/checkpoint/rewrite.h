@@ -34,7 +34,7 @@ enum class Existing : uint8_t { kRefuse, kReplace };
 absl::Status CheckPlace(const std::string& directory, int64_t step, Existing existing);
 // Writes a checkpoint of step facts.step into the folder `directory`, as its `latest`. Returns the
 // path of the checkpoint. Errors: those of CheckPlace and of reading, CannotWrite (pending_file.h),
-// W0741 (a run writes checkpoints into the folder), or those of the gate.
+// kNotFound (W0741: a run writes checkpoints into the folder), or those of the gate.
 absl::StatusOr<std::string> WriteFolder(const std::string& directory,
                                         const store::CheckpointFacts& facts,
                                         const std::map<std::string, NewTensor>& tensors,

@@ -24,6 +24,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/clock.h"
+#include "runtime/base/status.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/checkpoint_metadata.h"
@@ -380,6 +381,7 @@ TEST_F(RunCheckpointsTest, ARunWhoseFolderAnotherRunHasMadeAnewWritesNothingTher
     other = store::FolderClaim::Take(Path("c")).value();
   });
   const absl::Status refused = Train(SmallJob(), options_).status();
+  EXPECT_EQ(ExitCode(refused), 66);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("W0741"));
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 4: W0741"));
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 6: W0741"));

@@ -36,8 +36,9 @@ namespace weir::train {
 // other path is that of one file.
 bool IsFolderPath(const std::string& path);
 // Checks for a run that does not begin yet whether it could write checkpoints at `path`, the value
-// of --checkpoint. kInvalidArgument: another run writes into the folder (W0741), or the path lies
-// in a committed checkpoint (W0926). CannotWrite: the folder cannot be made, or nothing in it.
+// of --checkpoint. kNotFound (W0741): another run writes into the folder. kInvalidArgument (W0926):
+// the path lies in a committed checkpoint. CannotWrite: the folder cannot be made, or nothing in
+// it.
 absl::Status CheckPlaceOfCheckpoints(const std::string& path);
 
 class RunFolder {
