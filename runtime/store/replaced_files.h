@@ -29,8 +29,6 @@ class ReplacedFiles {
   // Removes the files. After an error those that are left stay.
   int Drop();
 
-  // Whether no file is set aside.
-  bool empty() const { return files_.empty(); }
   // The paths of those that are set aside.
   std::vector<std::string> paths() const;
   // What follows the path in the names of the files that SetAside has renamed.
