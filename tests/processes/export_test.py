@@ -14,11 +14,12 @@ from tests.processes import weir_jobs
 
 CANNOT_WRITE = 66
 FILE = "out/model.safetensors"
-LOCK = f"{FILE}.lock"
+ONNX_FILE = "out/model.onnx"
 SHARDS = ("checkpoint", "export", "new.st", "--safetensors", "-o", FILE, "--max-shard-size", "64KiB")
 PUBLIC = ("export", "job.textproto", "--weights", "new.st", "--safetensors", FILE, "--max-shard-size", "64KiB")
+ONNX = ("export", "job.textproto", "--weights", "new.st", "--onnx", ONNX_FILE, "--beside")
+CALLS_MAX = 20  # of one kind, in an export
 # The system calls that give a file its name. A file that replaces none is linked, or renamed where links are refused.
-CALLS_MAX = 20
 NAMING = ("?rename,?renameat", "linkat")
 
 
@@ -48,19 +49,20 @@ class Exports(weir_jobs.JobCase):
 
     def test_an_export_is_refused_while_another_process_exports_to_the_path(self):
         old = self.export_old()
-        with open(self.place.path(LOCK), "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            for verb in (SHARDS, PUBLIC):
-                with self.subTest(verb=verb[0]):
-                    refused = self.try_to(verb)
-                    self.assertEqual(refused.returncode, CANNOT_WRITE, refused.stderr)
-                    words = " ".join(refused.stderr.split())
-                    self.assertIn("W0961", words)
-                    self.assertIn(f"(pid {os.getpid()})", words)
-            self.assertEqual(self.files(), {**old, "model.safetensors.lock": b""})
-        self.place.run(*SHARDS)  # the lock is that of a process that is gone
-        self.assertEqual(self.files().keys(), old.keys())
-        self.assertNotEqual(self.files(), old)
+        for path, words in ((FILE, SHARDS), (FILE, PUBLIC), (ONNX_FILE, ONNX)):
+            with self.subTest(words=words), open(self.place.path(f"{path}.lock"), "wb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                refused = self.try_to(words)
+                self.assertEqual(refused.returncode, CANNOT_WRITE, refused.stderr)
+                text = " ".join(refused.stderr.split())
+                self.assertIn("W0961", text)
+                self.assertIn(f"(pid {os.getpid()})", text)
+        locks = {"model.safetensors.lock": b"", "model.onnx.lock": b""}
+        self.assertEqual(self.files(), {**old, **locks})
+        # The holders of the locks are gone.
+        self.place.run(*SHARDS)
+        self.place.run(*ONNX)
+        self.assertEqual(self.files().keys(), {*old, "model.onnx", "model.onnx.data"})
 
     def test_a_disk_that_refuses_a_rename_leaves_the_earlier_export(self):
         if shutil.which("strace") is None:

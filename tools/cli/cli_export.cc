@@ -10,6 +10,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/store/path_lock.h"
 #include "runtime/store/safetensors.h"
 #include "runtime/store/weight_index.h"
 #include "tools/cli/cli_checks.h"
@@ -175,6 +176,7 @@ absl::Status ExportOnnx(const ExportArguments& arguments, CliContext* context) {
   std::vector<std::string> outputs;
   for (const proto::OnnxValue& output : exported.model.graph().output())
     outputs.push_back(output.name());
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::PathLock> lock, store::PathLock::Take(path));
   WEIR_RETURN_IF_ERROR(onnx::WriteModel(std::move(exported), place, source, path));
   *context->out << "wrote " << path << " with " << Plural(num_nodes, "node") << " of opset "
                 << onnx::kExportedOpset << " and " << Plural(num_weights, "weight") << " ("
