@@ -96,6 +96,21 @@ class Elastic(weir_jobs.FailureCase):
         # The job waits 30 s for a hello of a process that lives.
         self.assertLess(recoveries[-1][0], 20)
 
+    def test_a_new_process_that_is_stopped_at_once_is_replaced_and_the_others_live_on(self):
+        job = self.start("--dead-after", "1.5")
+        job.wait_for_step()
+        before = job.wait_for_workers(4)
+        stopped = job.stop_new_worker(before["1"])
+        job.wait_for_text("a step is done again")
+        after = job.wait_for_workers(4)
+        self.assertEqual([rank for rank in before if before[rank] != after[rank]], ["1"])
+        ended = job.wait()
+        self.expect_good(ended)
+        self.assertIn("; 2 recoveries\n", ended.out)
+        # A process that is fast may have said hello before it was stopped.
+        self.assertRegex(ended.err, rf"first failure: rank 1 \(pid {stopped}\): (has not said hello within \d+\.\d s"
+                                    r"|frozen: no heartbeat for 1\.5 s); its process is stopped \(state T\)\n")
+
     def test_logs_that_somebody_has_removed_do_not_hinder_a_recovery(self):
         job = self.start()
         job.wait_for_step()

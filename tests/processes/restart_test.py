@@ -85,6 +85,17 @@ class Restart(weir_jobs.FailureCase):
         self.assertIn("--on-failure restart without --checkpoint starts the job from its beginning", ended.err)
         self.assertIn("the job goes on from its beginning", ended.err)
 
+    def test_a_process_that_is_stopped_as_it_starts_again_is_the_failure_and_the_job_starts_again(self):
+        job = self.start("--checkpoint", "checkpoints/", "--dead-after", "1.5")
+        self.ask_for_checkpoint(job, 1)
+        stopped = job.stop_new_worker(job.wait_for_workers(4)["1"])
+        job.wait_for_text("restart 2 after step ")
+        ended = job.wait()
+        self.expect_results_of_no_failure(ended)
+        # A process that is fast may have said hello before it was stopped.
+        self.assertRegex(ended.err, rf"first failure: rank 1 \(pid {stopped}\): (has not said hello within \d+\.\d s"
+                                    r"|frozen: no heartbeat for 1\.5 s); its process is stopped \(state T\)\n")
+
     def test_no_other_run_takes_the_folder_while_the_processes_start_again(self):
         job = self.start("--checkpoint", "checkpoints/")
         self.ask_for_checkpoint(job, 1)

@@ -134,6 +134,16 @@ class Job:
 
         return until(f"{count} workers", all_there)
 
+    def stop_new_worker(self, old):
+        """Stops the next worker of the ranks of `old` as soon as it is there, and returns its pid."""
+        known = self.workers()
+        ranks = known[old]
+        os.kill(old, signal.SIGKILL)
+        pid = until("a new process", lambda: [pid for pid, of in self.workers().items()
+                                              if of == ranks and pid not in known])[0]
+        os.kill(pid, signal.SIGSTOP)
+        return pid
+
     def wait_for_step(self):
         """Waits until the job has done its first step, and returns while the job trains."""
         self.wait_for_text("step 1/")

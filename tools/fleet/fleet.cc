@@ -17,7 +17,6 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/collective/collective.h"
-#include "runtime/control/greeting_time.h"
 #include "runtime/control/outcome.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/transport/rank_card.h"
@@ -34,7 +33,6 @@
 namespace weir::fleet {
 namespace {
 
-constexpr int64_t kHelloLimitMs = 30'000;
 constexpr int64_t kTickMs = 50;
 // The needs of the control plane in this process: threads; addresses for their stacks and heaps;
 // files, including those that are open while states are saved; and for each worker its pipes, its
@@ -122,7 +120,7 @@ absl::Status Fleet::Launch() {
   WEIR_ASSIGN_OR_RETURN(authority_, control::JobAuthority::Create(job_id_));
   WEIR_RETURN_IF_ERROR(StartCoordinator());
   for (const WorkerId worker : workers()) WEIR_RETURN_IF_ERROR(TellWorker(worker));
-  return coordinator()->WaitForWorkers(kHelloLimitMs + control::GreetingMs(num_workers()));
+  return WaitForHellos();
 }
 
 absl::Status Fleet::StartWorkers() {
@@ -241,12 +239,14 @@ bool Fleet::IsStuck() {
   });
 }
 
-// Counts the frozen workers among those that run.
+// Counts the workers among those that run from which nothing comes any more.
 int Fleet::NumFrozen() {
   std::set<WorkerId> frozen;
   MutexLock lock(&mutex_);
   for (const launch::FailureEvent& event : failures_) {
-    if (event.kind == launch::FailureEvent::Kind::kFrozen) frozen.insert(event.worker);
+    if (event.kind == launch::FailureEvent::Kind::kFrozen ||
+        event.kind == launch::FailureEvent::Kind::kNoHello)
+      frozen.insert(event.worker);
   }
   for (const launch::FailureEvent& event : failures_) {
     if (event.kind == launch::FailureEvent::Kind::kExit) frozen.erase(event.worker);

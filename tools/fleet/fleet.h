@@ -12,12 +12,12 @@
 //
 // Workers that have left the job may come back in a later epoch (BeginGrowth).
 //
-// A Fleet notices a failure in four ways: a process ends (noticed at once), a process reports that
-// it cannot go on (at once), a process no longer beats (after dead_after_ms), or no actor makes
-// progress while steps run (after stuck_after_ms). Each failure ends the job: Calls return, and
-// workers stop and leave. Time during which this process itself was stopped (Ctrl-Z) does not
-// count. Thread rule: one thread calls; another thread, of the Fleet's own, starts and watches the
-// processes.
+// A Fleet notices a failure in five ways: a process ends (noticed at once), a process reports that
+// it cannot go on (at once), a process does not say hello (hello_watch.h), a process no longer
+// beats (after dead_after_ms), or no actor makes progress while steps run (after stuck_after_ms).
+// Each failure ends the job: Calls return, and workers stop and leave. Time during which this
+// process itself was stopped (Ctrl-Z) does not count. Thread rule: one thread calls; another
+// thread, of the Fleet's own, starts and watches the processes.
 #pragma once
 
 #include <atomic>
@@ -52,6 +52,7 @@
 
 namespace weir::fleet {
 
+class HelloWatch;
 class InputWatch;
 
 struct FleetOptions {
@@ -109,7 +110,8 @@ class Fleet {
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
 
-  // Returns when all workers have said hello. After an error only Finish may be called.
+  // Returns when all workers have said hello. kUnavailable: a process has ended or not said hello,
+  // and Finish reports it. After an error only Finish may be called.
   absl::Status Launch();
 
   // Returns whether workers may have no files in common with this process.
@@ -181,8 +183,8 @@ class Fleet {
   Replacement ForeseeReplacement();
   // Call after a report of ReportLoss. Begins the next epoch: the other processes leave the old
   // one, and the lost processes start anew, or, with Replace::kNone, leave the job. Returns the
-  // lost workers: those that are new, once they have said hello. kUnavailable, kDeadlineExceeded:
-  // another process was lost meanwhile, or a process did not come.
+  // lost workers: those that are new, once they have said hello. kUnavailable: another process was
+  // lost meanwhile, or a process did not come, and ReportLoss has it.
   enum class Replace : uint8_t { kAll, kNone };
   absl::StatusOr<std::vector<WorkerId>> BeginEpoch(Replace replace = Replace::kAll);
   // Returns whether workers have left the job, and there is a place for the process of each.
@@ -279,10 +281,20 @@ class Fleet {
   Replacement Foresee() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Notes that the worker, which is to come, is no part of the new epoch.
   void FailToCome(WorkerId worker, const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for the workers of a new epoch. kUnavailable as soon as the process of one has ended.
+  launch::FailureEvent FailureToCome(launch::FailureEvent::Kind kind, WorkerId worker,
+                                     const std::string& reason) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeFailureToCome(launch::FailureEvent event) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for the workers of an epoch. kUnavailable as soon as the process of one is lost, or has
+  // not said hello in time (hello_watch.h), which is a failure of that process then.
   absl::Status WaitForHellos() ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for those alone whose processes run, whoever else is lost meanwhile.
   void AwaitWhoComes() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns the workers that have not said hello, and whose processes run and are not lost. The
+  // watching thread calls this.
+  std::vector<WorkerId> SilentWorkers() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Looks at these workers, and notes the failures of those that the watch gives up. Returns
+  // whether there are some.
+  bool FailSilent(HelloWatch* watch) ABSL_LOCKS_EXCLUDED(mutex_);
   void DoRequest() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The watching thread calls these.

@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tools/fleet/fleet.h"
+#include "tools/fleet/hello_watch.h"
 #include "tools/fleet/losses.h"
 #include "tools/fleet/mesh_change.h"
 #include "tools/launch/log_directory.h"
@@ -22,11 +24,12 @@ namespace {
 
 // The time to notice what ended a call: the end of a process mostly comes at once.
 constexpr int64_t kNoticeMs = 1000;
-constexpr int64_t kHelloLimitMs = 30'000;
 // The longest wait for the end of a process that is ending, which frees its memory first.
 constexpr int64_t kTogetherMs = 1000;
 // The time between two looks at whether a process has ended before its hello.
 constexpr int64_t kHelloLookMs = 20;
+// So many processes that have said no hello are explained, each of which may take a second.
+constexpr size_t kExplainedMax = 3;
 
 }  // namespace
 
@@ -318,35 +321,86 @@ void Fleet::SayAlsoLost(const std::vector<WorkerId>& lost) {
 // Waits until all workers have said hello in the new epoch. The coordinator cannot know that a
 // process has ended before its hello; only the supervisor sees that end.
 absl::Status Fleet::WaitForHellos() {
-  const int64_t end_ns = clock_.NowNs() + kHelloLimitMs * 1'000'000;
+  HelloWatch watch(ChooseHelloLimits(options_.dead_after_ms, num_workers()));
   while (true) {
+    const int64_t begin_ns = clock_.NowNs();
     const absl::Status come = coordinator()->WaitForWorkers(kHelloLookMs);
     if (!absl::IsDeadlineExceeded(come)) return come;
-    MutexLock lock(&mutex_);
-    for (const launch::FailureEvent& event : failures_) {
-      if (event.kind != launch::FailureEvent::Kind::kExit) continue;
-      return absl::UnavailableError(absl::StrCat("a process ended before it said hello: ",
-                                                 launch::FirstFailureText({.events = {event}})));
+    {
+      MutexLock lock(&mutex_);
+      const auto loss = std::find_if(failures_.begin(), failures_.end(), IsLoss);
+      if (loss != failures_.end()) {
+        return absl::UnavailableError(absl::StrCat("a process was lost before it said hello: ",
+                                                   launch::FirstFailureText({.events = {*loss}})));
+      }
     }
-    if (clock_.NowNs() >= end_ns) return come;
+    if (watch.LookIsDue() && FailSilent(&watch))
+      return WithCode(absl::StatusCode::kUnavailable, come);
+    watch.AddWait((clock_.NowNs() - begin_ns) / 1'000'000);
   }
 }
 
-// Waits until each process of the job that runs has said hello, whoever else is lost meanwhile.
+// Waits until each process of the job that runs has said hello, or has failed to, whoever else is
+// lost meanwhile.
 void Fleet::AwaitWhoComes() {
-  const int64_t end_ns = clock_.NowNs() + kHelloLimitMs * 1'000'000;
-  for (bool some_come = true; some_come && clock_.NowNs() < end_ns;) {
-    some_come = false;
-    LetWatcherDo([&] {
-      const std::vector<WorkerId> running = supervisor_->running();
-      const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
-      for (const WorkerId worker : workers()) {
-        some_come |=
-            !health[worker].connected && std::count(running.begin(), running.end(), worker) > 0;
-      }
-    });
-    if (some_come) absl::SleepFor(absl::Milliseconds(kHelloLookMs));
+  HelloWatch watch(ChooseHelloLimits(options_.dead_after_ms, num_workers()));
+  const auto some_are_silent = [this] {
+    bool some = false;
+    LetWatcherDo([&] { some = !SilentWorkers().empty(); });
+    return some;
+  };
+  while (some_are_silent()) {
+    const int64_t begin_ns = clock_.NowNs();
+    if (watch.LookIsDue()) FailSilent(&watch);
+    absl::SleepFor(absl::Milliseconds(kHelloLookMs));
+    watch.AddWait((clock_.NowNs() - begin_ns) / 1'000'000);
   }
+}
+
+std::vector<WorkerId> Fleet::SilentWorkers() const {
+  std::vector<WorkerId> lost;
+  {
+    MutexLock lock(&mutex_);
+    lost = LostWorkers();
+  }
+  const std::vector<WorkerId> running = supervisor_->running();
+  const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
+  std::vector<WorkerId> silent;
+  for (const WorkerId worker : workers()) {
+    if (!health[worker].connected && std::count(running.begin(), running.end(), worker) > 0 &&
+        std::count(lost.begin(), lost.end(), worker) == 0)
+      silent.push_back(worker);
+  }
+  return silent;
+}
+
+bool Fleet::FailSilent(HelloWatch* watch) {
+  std::vector<WorkerId> failed;
+  LetWatcherDo([&] {
+    const std::vector<WorkerId> workers = SilentWorkers();
+    const std::vector<launch::WorkerLook> looks = supervisor_->Look(workers);
+    std::vector<SilentWorker> silent;
+    for (size_t i = 0; i < workers.size(); ++i) silent.push_back({workers[i], looks[i].kind});
+    failed = watch->Judge(silent);
+    const std::string reason = absl::StrFormat("has not said hello within %.1f s",
+                                               static_cast<double>(watch->waited_ms()) * 1e-3);
+    std::vector<launch::FailureEvent> events;
+    for (const WorkerId worker : failed) {
+      events.push_back(FailureToCome(launch::FailureEvent::Kind::kNoHello, worker, reason));
+      if (events.size() <= kExplainedMax) ExplainSilence(&events.back());
+    }
+    // The report of a job that ends names its first failure alone.
+    std::vector<RankId> others;
+    for (size_t i = 1; i < events.size() && !may_recover_.load(); ++i)
+      others.insert(others.end(), events[i].ranks.begin(), events[i].ranks.end());
+    if (!others.empty()) {
+      events.front().details.push_back(absl::StrCat(launch::RankLabel(others),
+                                                    others.size() == 1 ? " has" : " have",
+                                                    " not said hello either"));
+    }
+    for (launch::FailureEvent& event : events) TakeFailureToCome(std::move(event));
+  });
+  return !failed.empty();
 }
 
 }  // namespace weir::fleet

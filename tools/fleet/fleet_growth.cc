@@ -67,9 +67,7 @@ absl::StatusOr<std::vector<WorkerId>> Fleet::BeginGrowth() {
     anew_.clear();
     return returning;
   }
-  const std::string reason = absl::IsDeadlineExceeded(come)
-                                 ? "its new process has not said hello"
-                                 : absl::StrCat("its new process cannot join: ", come.message());
+  const std::string reason = absl::StrCat("its new process cannot join: ", come.message());
   const IdVector<WorkerId, control::WorkerHealth> health = coordinator()->Health();
   for (const WorkerId worker : returning) {
     if (!health[worker].connected) FailToCome(worker, reason);
@@ -103,18 +101,27 @@ absl::Status Fleet::StartReturning(const std::vector<WorkerId>& returning) {
   return started.ok() ? started : WithCode(absl::StatusCode::kUnavailable, started);
 }
 
-void Fleet::FailToCome(WorkerId worker, const std::string& reason) {
+launch::FailureEvent Fleet::FailureToCome(launch::FailureEvent::Kind kind, WorkerId worker,
+                                          const std::string& reason) const {
   launch::FailureEvent event;
-  event.kind = launch::FailureEvent::Kind::kLost;
+  event.kind = kind;
   event.time_ns = clock_.NowNs();
   event.worker = worker;
-  event.ranks = RanksNow(worker);
+  event.ranks = known_ranks_[worker];
   event.pid = supervisor_->pid(worker);
   event.host = HostOf(worker);
   event.reason = reason;
+  return event;
+}
+
+void Fleet::TakeFailureToCome(launch::FailureEvent event) {
   const absl::Status status =
-      absl::UnavailableError(absl::StrCat(launch::RankLabel(event.ranks), ": ", reason));
+      absl::UnavailableError(absl::StrCat(launch::RankLabel(event.ranks), ": ", event.reason));
   Fail(std::move(event), status);
+}
+
+void Fleet::FailToCome(WorkerId worker, const std::string& reason) {
+  TakeFailureToCome(FailureToCome(launch::FailureEvent::Kind::kLost, worker, reason));
 }
 
 absl::Status Fleet::GiveUpReturned(const std::vector<WorkerId>& returned,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -47,6 +48,25 @@ std::vector<pid_t> WorkersWith(const std::vector<std::string>& labels) {
   }
   return workers;
 }
+
+// While an object of this class exists, processes of the worker with this label stop before they
+// say hello.
+class StopsAtStart {
+ public:
+  explicit StopsAtStart(const char* label) { ::setenv(kVariable, label, /*overwrite=*/1); }
+  ~StopsAtStart() { ::unsetenv(kVariable); }
+  StopsAtStart(const StopsAtStart&) = delete;
+  StopsAtStart& operator=(const StopsAtStart&) = delete;
+
+  // Called by each worker with its label.
+  static void StopIfTold(const char* label) {
+    const char* const told = std::getenv(kVariable);
+    if (told != nullptr && ::strcmp(told, label) == 0) ::raise(SIGSTOP);
+  }
+
+ private:
+  static constexpr char kVariable[] = "FLEET_TEST_STOPS_AT_START";
+};
 
 class FleetTest : public ::testing::Test {
  protected:
@@ -182,6 +202,44 @@ TEST_F(FleetTest, AProcessThatIsStoppedIsNamedAsFrozenWithItsState) {
   EXPECT_THAT(report.text, AllOf(HasSubstr("ranks 2-3"), HasSubstr("no heartbeat for 1.5 s"),
                                  HasSubstr("stopped")));
   EXPECT_THAT(said_.str(), HasSubstr("is frozen"));
+}
+
+TEST_F(FleetTest, AProcessThatIsStoppedBeforeItsHelloIsTheFirstFailureOfTheStart) {
+  options_.dead_after_ms = 1500;
+  const StopsAtStart stops("ranks 2-3");
+  Launch(3);
+  EXPECT_EQ(launched_.code(), absl::StatusCode::kUnavailable) << launched_;
+  const launch::FailureReport report = fleet_->Finish(launched_);
+  EXPECT_EQ(report.exit_code, launch::kExitSurroundings);
+  EXPECT_EQ(report.who, "ranks 2-3");
+  EXPECT_THAT(report.text, AllOf(HasSubstr("): has not said hello within "),
+                                 HasSubstr(" s; its process is stopped (state T)\n"),
+                                 HasSubstr("at that time: the processes of the job were starting"),
+                                 Not(HasSubstr("either"))));
+}
+
+TEST_F(FleetTest, ANewProcessThatIsStoppedBeforeItsHelloIsALossAndStartsAnew) {
+  options_.dead_after_ms = 1500;
+  options_.recovers = true;
+  Launch(3);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
+  EXPECT_THAT(fleet_->ReportLoss().everyone, ::testing::ElementsAre("ranks 2-3"));
+  {
+    const StopsAtStart stops("ranks 2-3");
+    EXPECT_EQ(fleet_->BeginEpoch().status().code(), absl::StatusCode::kUnavailable);
+  }
+  const std::vector<pid_t> stopped = WorkersWith({"ranks 2-3"});
+  const launch::FailureReport report = fleet_->ReportLoss();
+  EXPECT_THAT(report.everyone, ::testing::ElementsAre("ranks 2-3")) << "the others are sound";
+  EXPECT_THAT(report.text, HasSubstr("has not said hello within "));
+  const auto anew = fleet_->BeginEpoch();
+  ASSERT_TRUE(anew.ok()) << anew.status();
+  EXPECT_THAT(*anew, ::testing::ElementsAre(WorkerId(1)));
+  EXPECT_THAT(WorkersWith({"ranks 2-3"}), Not(::testing::IsSupersetOf(stopped)));
+  EXPECT_EQ(CallWith(Script::kAnswers), absl::OkStatus());
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
 }
 
 TEST_F(FleetTest, StepsWithoutProgressEndTheJob) {
@@ -388,7 +446,10 @@ TEST_F(FleetTest, AProgramThatIsNoWorkerIsNamedWithItsEnd) {
 }  // namespace weir::fleet
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string(argv[1]) == "worker") return weir::fleet::RunScriptedWorker();
+  if (argc > 2 && std::string(argv[1]) == "worker") {
+    weir::fleet::StopsAtStart::StopIfTold(argv[2]);
+    return weir::fleet::RunScriptedWorker();
+  }
   ::testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -15,6 +15,7 @@ bool IsLoss(const launch::FailureEvent& event) {
   return event.kind == launch::FailureEvent::Kind::kExit ||
          event.kind == launch::FailureEvent::Kind::kLost ||
          event.kind == launch::FailureEvent::Kind::kFrozen ||
+         event.kind == launch::FailureEvent::Kind::kNoHello ||
          event.kind == launch::FailureEvent::Kind::kSlow;
 }
 

@@ -1,7 +1,7 @@
 // Losses are those failures after which other processes of a job can live on: a process ended, its
-// connection broke, it is silent, or it is given up as slow. These functions decide which processes
-// start anew, and what an epoch forgets of the failures before it.
-// Thread rule: pure functions over values.
+// connection broke, it is silent, it has said no hello, or it is given up as slow. These functions
+// decide which processes start anew, and what an epoch forgets of the failures before it. Thread
+// rule: pure functions over values.
 #pragma once
 
 #include <vector>

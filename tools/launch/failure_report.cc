@@ -45,7 +45,7 @@ bool IsFollowing(const FailedJob& job, const FailureEvent& event) {
   if (event.kind == Kind::kBroken) {
     return std::any_of(job.events.begin(), job.events.end(), [&](const FailureEvent& other) {
       return other.worker != event.worker &&
-             (other.kind == Kind::kFrozen ||
+             (other.kind == Kind::kFrozen || other.kind == Kind::kNoHello ||
               (other.kind == Kind::kExit && !IsFollowingExit(job, other)));
     });
   }
@@ -123,6 +123,7 @@ std::string KindOfFailure(const FailureEvent& first, const FailureEvent* end) {
     case Kind::kExit: return EndText(first);
     case Kind::kLost: return "lost";
     case Kind::kFrozen: return "frozen";
+    case Kind::kNoHello: return "no hello";
     case Kind::kStuck: return "stuck";
     case Kind::kBroken: return "lost a connection";
     case Kind::kSlow: return kSlowProcess;
@@ -143,10 +144,11 @@ std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
       break;
     case Kind::kFrozen: text = "frozen"; break;
     case Kind::kStuck: text = "stuck"; break;
+    case Kind::kNoHello:
     case Kind::kBroken: text = first.reason; break;
     case Kind::kSlow: text = kSlowProcess; break;
   }
-  if (!first.reason.empty() && first.kind != Kind::kBroken)
+  if (!first.reason.empty() && first.kind != Kind::kNoHello && first.kind != Kind::kBroken)
     absl::StrAppend(&text, ": ", first.reason);
   if (!first.cause.empty()) absl::StrAppend(&text, "; ", first.cause);
   if (end != nullptr) absl::StrAppend(&text, "; then ", EndText(*end));
@@ -197,6 +199,9 @@ std::string Advice(const FailedJob& job, const FailureEvent& first, const Failur
     case Kind::kFrozen:
       return "was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of "
              "memory and swapping? `vmstat 1` shows the latter";
+    case Kind::kNoHello:
+      return "its log may say how far it has come; a busy machine or a slow disk delays the start "
+             "of a process, and --dead-after gives it more than 30 s";
     case Kind::kStuck:
       return "a job that cannot go on is a fault of Weir: report the job, the mesh and the logs";
     case Kind::kSlow:

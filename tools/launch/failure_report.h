@@ -52,7 +52,9 @@ struct FailureEvent {
     kExit,    // the process ended
     kLost,    // its connection to the starter broke
     kFrozen,  // the worker no longer beats
-    kStuck,   // the worker lives, but none of its actors makes progress
+    // The process runs and has not told the starter that it is there.
+    kNoHello,
+    kStuck,  // the worker lives, but none of its actors makes progress
     // The worker itself reports the failure: `reason` is what it met, for example a broken
     // connection to another worker.
     kBroken,

@@ -357,6 +357,25 @@ TEST(FailureReportTest, ProcessesThatFailTogetherWhileTheJobLivesOnAreAllNamed) 
   EXPECT_THAT(ReportFailure(job).everyone, ::testing::ElementsAre("ranks 2-3"));
 }
 
+TEST(FailureReportTest, AProcessThatHasSaidNoHelloIsNamedWithWhatHoldsIt) {
+  FailureEvent silent = EventAt(Kind::kNoHello, 5000, 1);
+  silent.reason = "has not said hello within 5.0 s";
+  EXPECT_THAT(Report({silent}).text, HasSubstr("first failure: ranks 2-3 (pid 4001): has not said "
+                                               "hello within 5.0 s\n"));
+  EXPECT_THAT(Report({silent}).text, HasSubstr("try: its log may say how far it has come"));
+  silent.cause = "its process is stopped (state T)";
+  silent.advice = "let it go on";
+  FailureEvent killed = Death(5100, 1, SIGKILL);
+  killed.sent = Sent::kKilled;
+  const FailureReport report = Report({silent, killed, Exit(5200, 0, kExitFollowing)});
+  EXPECT_THAT(report.text,
+              HasSubstr("said hello within 5.0 s; its process is stopped (state T)\n"));
+  EXPECT_THAT(report.text, HasSubstr("try: let it go on\n"));
+  EXPECT_EQ(report.who, "ranks 2-3");
+  EXPECT_EQ(report.what, "no hello");
+  EXPECT_EQ(report.exit_code, kExitSurroundings);
+}
+
 TEST(FailureReportTest, ASlowProcessIsToldWithTheEvidence) {
   FailureEvent slow = EventAt(Kind::kSlow, 100, 1);
   slow.reason = "for 6 s its acts have taken 3.0 times as long as the same acts of rank 0";
