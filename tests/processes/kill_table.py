@@ -60,7 +60,7 @@ class Disturber:
 
     def __init__(self, place, job, chance):
         self._place, self._job, self._chance = place, job, chance
-        self._last = []  # the ranks killed last: the same failure twice at the same place ends a job
+        self._last = []  # the ranks killed last: the same failure again and again at one place ends a job
 
     def is_over(self):
         return self._job.starter.poll() is not None

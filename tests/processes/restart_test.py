@@ -96,6 +96,29 @@ class Restart(weir_jobs.FailureCase):
         self.assertRegex(ended.err, rf"first failure: rank 1 \(pid {stopped}\): (has not said hello within \d+\.\d s"
                                     r"|frozen: no heartbeat for 1\.5 s); its process is stopped \(state T\)\n")
 
+    def test_a_process_that_somebody_kills_twice_as_it_starts_is_no_fault_of_the_job(self):
+        job = self.start("--checkpoint", "checkpoints/", "--max-restarts", "10")
+        self.ask_for_checkpoint(job, 1)
+        pid = job.wait_for_workers(4)["1"]
+        for _ in range(3):  # the first time while steps run
+            pid = job.next_worker(pid)
+        ended = job.wait()
+        self.expect_good(ended, 3)
+        self.assertIn("WARNING: restart 3 after step ", ended.err)
+
+    def test_a_process_that_is_killed_three_times_as_it_starts_ends_the_job(self):
+        job = self.start("--checkpoint", "checkpoints/", "--max-restarts", "10")
+        self.ask_for_checkpoint(job, 1)
+        pid = job.wait_for_workers(4)["1"]
+        for _ in range(3):
+            pid = job.next_worker(pid)
+        os.kill(pid, signal.SIGKILL)
+        ended = job.wait()
+        self.assertEqual(ended.code, KILLED, ended.err)
+        self.assertRegex(ended.err, r"the job does not start again: rank 1 failed 3 times in a row in the same way at the "
+                                    r"same place \(killed by SIGKILL \(9\) after step \d+, when the processes of the job "
+                                    r"were starting\)\n")
+
     def test_no_other_run_takes_the_folder_while_the_processes_start_again(self):
         job = self.start("--checkpoint", "checkpoints/")
         self.ask_for_checkpoint(job, 1)
@@ -203,7 +226,7 @@ class Restart(weir_jobs.FailureCase):
         kills, last = 0, None
         while kills < KILLS and self.may_kill(job, kills, chance):
             sockets.see(job.pids())
-            # The same failure of one rank twice at the same place would end the job.
+            # The same failure of one rank three times in a row at the same place would end the job.
             workers = sorted((pid, rank) for pid, rank in job.workers().items() if rank != last)
             if not workers:
                 break

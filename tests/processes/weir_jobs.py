@@ -134,13 +134,21 @@ class Job:
 
         return until(f"{count} workers", all_there)
 
-    def stop_new_worker(self, old):
-        """Stops the next worker of the ranks of `old` as soon as it is there, and returns its pid."""
+    def next_worker(self, old):
+        """Kills a worker, and returns the pid of the next one of its ranks as soon as that is there."""
         known = self.workers()
-        ranks = known[old]
         os.kill(old, signal.SIGKILL)
-        pid = until("a new process", lambda: [pid for pid, of in self.workers().items()
-                                              if of == ranks and pid not in known])[0]
+
+        def find():
+            if self.starter.poll() is not None:
+                raise AssertionError(f"the job has ended:\n{self.errors()}")
+            return [pid for pid, ranks in self.workers().items() if ranks == known[old] and pid not in known]
+
+        return until("a new process", find)[0]
+
+    def stop_new_worker(self, old):
+        """Kills a worker, and stops the next one of its ranks as soon as that is there. Returns the pid of that one."""
+        pid = self.next_worker(old)
         os.kill(pid, signal.SIGSTOP)
         return pid
 

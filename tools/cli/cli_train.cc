@@ -182,9 +182,8 @@ bool GoesOn(int64_t steps_done, const ShrinkJob& shrink, Failures* failures, Ong
   const std::string who = absl::StrJoin(report.everyone, " and ");
   const bool is_replaced =
       std::exchange(failures->is_replacing, false) && report.what == launch::kSlowProcess;
-  failures->refusal = is_replaced ? ""
-                                  : failures->policy.Note({who, report.what, report.where,
-                                                           steps_done, report.time_ns / 1'000'000});
+  failures->refusal =
+      is_replaced ? "" : failures->policy.Note(launch::FailureOf(report, who, steps_done));
   const bool is_changing = failures->changed.has_value();
   const std::string who_replaces =
       WhoReplaces(run->fleet->ForeseeReplacement(), shrink, failures, run);
@@ -326,10 +325,9 @@ bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failur
     return false;
   }
   const bool is_noted = report.time_ns == failures->last.time_ns;
-  const std::string refusal = is_noted
-                                  ? failures->refusal
-                                  : failures->policy.Note({report.who, report.what, report.where,
-                                                           steps_done, report.time_ns / 1'000'000});
+  const std::string refusal =
+      is_noted ? failures->refusal
+               : failures->policy.Note(launch::FailureOf(report, report.who, steps_done));
   if (!refusal.empty()) {
     Tell(absl::StrCat("the job does not start again: ", refusal), run);
     return false;

@@ -281,6 +281,27 @@ std::string MomentText(FailureMoment moment) {
   return "";
 }
 
+// Returns the place of a failure in the work of the job, without what differs from run to run. What
+// a rank did by its last heartbeat is no place while processes start.
+std::string PlaceOf(const FailureEvent& first) {
+  const std::string moment =
+      MomentText(first.moment == FailureMoment::kRestart ? FailureMoment::kStart : first.moment);
+  return moment.empty() ? first.last_activity.substr(0, first.last_activity.find(" since "))
+                        : absl::StrCat("when ", moment);
+}
+
+bool IsSentByOthers(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
+FailureOrigin OriginOf(const FailureEvent& first, const FailureEvent* end) {
+  const FailureEvent& last = end != nullptr ? *end : first;
+  if (last.kind == Kind::kStuck) return FailureOrigin::kJob;
+  if (last.kind != Kind::kExit) return FailureOrigin::kOutside;
+  const int signal = last.signal != 0 ? last.signal : last.code - 128;
+  return IsSentByOthers(signal) ? FailureOrigin::kOutside : FailureOrigin::kJob;
+}
+
 // Returns, where only processes failed and the job lives on, one event of each worker other than
 // the first that failed by itself: its end, if that is known.
 std::vector<const FailureEvent*> AlsoFailed(const FailedJob& job, const FailureEvent& first) {
@@ -354,7 +375,8 @@ FailureReport ReportFailure(const FailedJob& job) {
   report.who = WhoOf(*first);
   report.everyone = {report.who};
   report.what = KindOfFailure(*first, end);
-  report.where = first->last_activity.substr(0, first->last_activity.find(" since "));
+  report.where = PlaceOf(*first);
+  report.origin = OriginOf(*first, end);
   report.time_ns = first->time_ns;
   report.text = absl::StrFormat("%s failed after %.3f s\n",
                                 job.ends == FailedJob::Ends::kJob ? "The job" : "A process",
@@ -393,6 +415,11 @@ FailureReport ReportFailure(const FailedJob& job) {
   const std::string advice = Advice(job, *first, end);
   if (!advice.empty()) absl::StrAppend(&report.text, "  try: ", advice, "\n");
   return report;
+}
+
+JobFailure FailureOf(const FailureReport& report, const std::string& who, int64_t steps_done) {
+  constexpr int64_t kNsPerMs = 1'000'000;
+  return {who, report.what, report.where, steps_done, report.time_ns / kNsPerMs, report.origin};
 }
 
 std::string FirstFailureText(const FailedJob& job) {

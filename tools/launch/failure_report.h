@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "runtime/base/ids.h"
+#include "tools/launch/restart_policy.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir::launch {
@@ -107,9 +108,11 @@ struct FailedJob {
 struct FailureReport {
   std::string text;  // whole lines; empty if nothing failed
   // The first failure in words, without what differs from run to run: "rank 2", "killed by SIGKILL
-  // (9)", and the last activity "rank 2: actor 'forward layers.1'", which may be unknown. Empty if
-  // nothing failed.
+  // (9)", and the last activity "rank 2: actor 'forward layers.1'", which may be unknown. Unless
+  // steps ran, the moment stands in the place of the activity, and every start of all processes is
+  // the same moment. Empty if nothing failed.
   std::string who, what, where;
+  FailureOrigin origin = FailureOrigin::kJob;
   // Every process that failed by itself, the first one first: "rank 2", "rank 3". Ends::kJob has
   // the first alone.
   std::vector<std::string> everyone;
@@ -119,6 +122,9 @@ struct FailureReport {
   int exit_code = 0;
 };
 FailureReport ReportFailure(const FailedJob& job);
+// Returns the failure as the policy of restarts takes it. `who` are the processes that failed, and
+// `steps_done` the steps that the job had done.
+JobFailure FailureOf(const FailureReport& report, const std::string& who, int64_t steps_done);
 // Returns "rank 2 (pid 17 on node-3): killed by SIGKILL (9)" of the first failure; empty if nothing
 // failed.
 std::string FirstFailureText(const FailedJob& job);

@@ -408,12 +408,44 @@ TEST(FailureReportTest, TheMomentOfAFailureIsToldUnlessStepsRan) {
   EXPECT_THAT(Report({Death(100, 1, SIGKILL)}).text, Not(HasSubstr("at that time")));
 }
 
-// The same failure at another moment is the same failure for the policy of restarts.
-TEST(FailureReportTest, TheMomentIsNoPartOfWhatFailed) {
+TEST(FailureReportTest, TheMomentIsThePlaceOfAFailureUnlessStepsRan) {
   FailureEvent first = Death(100, 1, SIGKILL);
+  first.last_activity = "rank 3: actor 'forward layers.1' since 2.1 s";
+  EXPECT_EQ(Report({first}).where, "rank 3: actor 'forward layers.1'");
   first.moment = FailureMoment::kGrowth;
-  EXPECT_EQ(Report({first}).what, "killed by SIGKILL (9)");
-  EXPECT_EQ(Report({first}).where, "");
+  EXPECT_EQ(Report({first}).where, "when the mesh was growing");
+  EXPECT_EQ(Report({first}).what, "killed by SIGKILL (9)") << "the moment is no part of it";
+  first.moment = FailureMoment::kStart;
+  const std::string at_start = Report({first}).where;
+  EXPECT_EQ(at_start, "when the processes of the job were starting");
+  first.moment = FailureMoment::kRestart;
+  EXPECT_EQ(Report({first}).where, at_start) << "each start is the same place";
+}
+
+TEST(FailureReportTest, SignalsOfOthersAndSilenceMayComeFromOutsideOfTheJob) {
+  for (const int signal : {SIGKILL, SIGTERM, SIGINT, SIGHUP})
+    EXPECT_EQ(Report({Death(100, 1, signal)}).origin, FailureOrigin::kOutside) << signal;
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGXCPU})
+    EXPECT_EQ(Report({Death(100, 1, signal)}).origin, FailureOrigin::kJob) << signal;
+  EXPECT_EQ(Report({Exit(100, 1, 128 + SIGTERM)}).origin, FailureOrigin::kOutside);
+  EXPECT_EQ(Report({Exit(100, 1, 3)}).origin, FailureOrigin::kJob);
+  for (const Kind kind : {Kind::kFrozen, Kind::kNoHello, Kind::kLost, Kind::kBroken})
+    EXPECT_EQ(Report({EventAt(kind, 100, 1)}).origin, FailureOrigin::kOutside);
+  EXPECT_EQ(Report({EventAt(Kind::kStuck, 100, -1)}).origin, FailureOrigin::kJob);
+  EXPECT_EQ(Report({EventAt(Kind::kFrozen, 100, 1), Exit(200, 1, 3)}).origin, FailureOrigin::kJob)
+      << "its own end says more";
+}
+
+TEST(FailureReportTest, ThePolicyOfRestartsTakesAllThatMakesAFailureTheSame) {
+  FailureEvent first = Death(100, 1, SIGKILL);
+  first.last_activity = "rank 3: actor 'forward layers.1' since 2.1 s";
+  const JobFailure failure = FailureOf(Report({first}), "ranks 2-3 and ranks 4-5", 7);
+  EXPECT_EQ(failure.who, "ranks 2-3 and ranks 4-5");
+  EXPECT_EQ(failure.what, "killed by SIGKILL (9)");
+  EXPECT_EQ(failure.where, "rank 3: actor 'forward layers.1'");
+  EXPECT_EQ(failure.step, 7);
+  EXPECT_EQ(failure.time_ms, 5'100);
+  EXPECT_EQ(failure.origin, FailureOrigin::kOutside);
 }
 
 TEST(FailureReportTest, AFailureInOneLineNamesHostRanksProcessAndSignal) {

@@ -5,18 +5,28 @@
 #include "absl/strings/str_cat.h"
 
 namespace weir::launch {
+namespace {
+
+// Of the same failure in a row, the one that ends the job.
+constexpr int kLastOfJob = 2;
+constexpr int kLastFromOutside = 3;
+
+}  // namespace
 
 std::string RestartPolicy::Note(const JobFailure& failure) {
   const bool is_same = last_.has_value() && last_->who == failure.who &&
                        last_->what == failure.what && last_->where == failure.where &&
                        last_->step == failure.step;
   last_ = failure;
+  same_in_a_row_ = is_same ? same_in_a_row_ + 1 : 1;
   times_ms_.push_back(failure.time_ms);
   while (times_ms_.front() + limits_.window_ms < failure.time_ms) times_ms_.pop_front();
-  if (is_same) {
-    return absl::StrCat(failure.who, " failed in the same way at the same place as before (",
-                        failure.what, " after step ", failure.step,
-                        failure.where.empty() ? "" : ", ", failure.where, ")");
+  if (same_in_a_row_ >=
+      (failure.origin == FailureOrigin::kOutside ? kLastFromOutside : kLastOfJob)) {
+    return absl::StrCat(failure.who, " failed ", same_in_a_row_,
+                        " times in a row in the same way at the same place (", failure.what,
+                        " after step ", failure.step, failure.where.empty() ? "" : ", ",
+                        failure.where, ")");
   }
   if (recent() > limits_.restarts_max) {
     return absl::StrCat("the job failed ", recent(), recent() == 1 ? " time" : " times", " within ",

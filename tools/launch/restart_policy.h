@@ -1,7 +1,11 @@
 // Decides whether a job whose processes failed starts again. A job that fails for reasons of its
 // own fails again at the same place, so the policy looks at where and how the job failed, and at
-// how often it has failed lately.
-// Thread rule: one thread.
+// how often it has failed lately. Failures in a row are the same one if the same processes failed
+// in the same way, after the same step, in the same act or at the same moment of the job. The
+// second one ends the job if the process ended by itself. Somebody who kills a process twice soon
+// after its start makes two failures at the same place, too, and the system kills a process that
+// takes too much memory by the same signal. So the third failure ends the job if its reason may lie
+// outside of the job. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +20,20 @@ struct RestartLimits {
   int64_t window_ms = int64_t{3600'000};  // an earlier failure counts no longer
 };
 
+// Where the reason of a failure lies, as far as the failure shows it.
+enum class FailureOrigin : uint8_t {
+  kJob,      // the process ended by itself, or the job made no progress
+  kOutside,  // perhaps outside: somebody's signal, a process that is silent, a cut connection
+};
+
 // One failure of a job.
 struct JobFailure {
   std::string who;      // "rank 2"
   std::string what;     // "killed by SIGKILL (9)"; without process numbers and times
-  std::string where;    // "rank 2: actor 'forward layers.1'"; may be unknown
+  std::string where;    // "rank 2: actor 'forward layers.1'", or the moment; may be unknown
   int64_t step = 0;     // steps that the job had done
   int64_t time_ms = 0;  // monotonic, not before the failures noted earlier
+  FailureOrigin origin = FailureOrigin::kJob;
 };
 
 class RestartPolicy {
@@ -52,6 +63,7 @@ class RestartPolicy {
  private:
   const RestartLimits limits_;
   std::optional<JobFailure> last_;
+  int same_in_a_row_ = 0;         // the last failure, and those before it that are the same one
   std::deque<int64_t> times_ms_;  // of the failures within the window
   int restarts_ = 0;
   std::string replaced_;  // the last one; empty: none

@@ -10,7 +10,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 JobFailure Killed(const std::string& who, int64_t step, int64_t time_ms) {
-  return {who, "killed by SIGKILL (9)", "actor 'forward'", step, time_ms};
+  return {who, "killed by SIGKILL (9)", "actor 'forward'", step, time_ms, FailureOrigin::kOutside};
+}
+
+JobFailure Crashed(const std::string& who, int64_t step, int64_t time_ms) {
+  return {who, "killed by SIGSEGV (11)", "actor 'forward'", step, time_ms};
 }
 
 TEST(RestartPolicyTest, AFailureElsewhereOrLaterStartsTheJobAgain) {
@@ -25,13 +29,33 @@ TEST(RestartPolicyTest, AFailureElsewhereOrLaterStartsTheJobAgain) {
   EXPECT_EQ(policy.restarts(), 5);
 }
 
-TEST(RestartPolicyTest, TheSameFailureTwiceInARowEndsTheJob) {
+TEST(RestartPolicyTest, TheSameEndOfAProcessTwiceInARowEndsTheJob) {
+  RestartPolicy policy({.restarts_max = 10});
+  EXPECT_THAT(policy.Note(Crashed("rank 1", 7, 0)), IsEmpty());
+  EXPECT_THAT(policy.Note(Crashed("rank 1", 7, 1)),
+              HasSubstr("rank 1 failed 2 times in a row in the same way at the same place (killed "
+                        "by SIGSEGV (11) after step 7, actor 'forward')"));
+  EXPECT_EQ(policy.restarts(), 1);
+}
+
+TEST(RestartPolicyTest, WhatMayComeFromOutsideEndsTheJobAtTheThirdTimeInARow) {
   RestartPolicy policy({.restarts_max = 10});
   EXPECT_THAT(policy.Note(Killed("rank 1", 7, 0)), IsEmpty());
-  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 1)),
-              HasSubstr("rank 1 failed in the same way at the same place as before (killed by "
-                        "SIGKILL (9) after step 7, actor 'forward')"));
-  EXPECT_EQ(policy.restarts(), 1);
+  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 1)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 2", 7, 2)), IsEmpty()) << "another rank: from the start";
+  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 3)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 4)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 5)),
+              HasSubstr("rank 1 failed 3 times in a row in the same way at the same place (killed "
+                        "by SIGKILL (9) after step 7, actor 'forward')"));
+  EXPECT_EQ(policy.restarts(), 5);
+}
+
+TEST(RestartPolicyTest, ASignalFromOutsideBetweenTwoCrashesMakesThemTwoFailures) {
+  RestartPolicy policy({.restarts_max = 10});
+  EXPECT_THAT(policy.Note(Crashed("rank 1", 7, 0)), IsEmpty());
+  EXPECT_THAT(policy.Note(Killed("rank 1", 7, 1)), IsEmpty());
+  EXPECT_THAT(policy.Note(Crashed("rank 1", 7, 2)), IsEmpty());
 }
 
 TEST(RestartPolicyTest, OnlyFailuresWithinTheWindowCount) {
