@@ -115,9 +115,11 @@ class Restart(weir_jobs.FailureCase):
         os.kill(pid, signal.SIGKILL)
         ended = job.wait()
         self.assertEqual(ended.code, KILLED, ended.err)
-        self.assertRegex(ended.err, r"the job does not start again: rank 1 failed 3 times in a row in the same way at the "
-                                    r"same place \(killed by SIGKILL \(9\) after step \d+, when the processes of the job "
-                                    r"were starting\)\n")
+        self.assertRegex(ended.err, r"the job does not start again: rank 1 failed 3 times in a row in the same way at "
+                                    r"the same place \(killed by SIGKILL \(9\) after step \d+, when the processes of "
+                                    r"the job were starting\)\n")
+        times = [float(seconds) for seconds in re.findall(r"The job failed after (\S+) s of the run\n", ended.err)]
+        self.assertEqual((len(times), times), (4, sorted(times)), "all count from the start of the run")
 
     def test_no_other_run_takes_the_folder_while_the_processes_start_again(self):
         job = self.start("--checkpoint", "checkpoints/")

@@ -15,6 +15,7 @@
 #include "compiler/job/check_training.h"
 #include "compiler/job/import_graph.h"
 #include "compiler/job/stage_meshes.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "tools/checkpoint/find_whole.h"
@@ -156,6 +157,7 @@ absl::StatusOr<fleet::FleetOptions> FleetArguments::Options(const proto::Job& jo
                                                             console::Console* console) const {
   WEIR_RETURN_IF_ERROR(train::CheckOutsideOfCheckpoints("--logs", logs));
   fleet::FleetOptions options;
+  options.run_began_ns = MonotonicClock().NowNs();
   options.processes = processes;
   options.lanes = transport == "shm"   ? proto::OpenCommand::SHARED_MEMORY
                   : transport == "tcp" ? proto::OpenCommand::TCP

@@ -83,7 +83,7 @@ Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOption
       room_of_(SizesOf(ranks_of_)),
       options_(WithHeartbeat(options, ranks_of_.size())),
       job_id_(control::MakeJobId()),
-      started_ns_(clock_.NowNs()),
+      run_began_ns_(options.run_began_ns != 0 ? options.run_began_ns : clock_.NowNs()),
       epoch_(options.epoch),
       starvation_(::sysconf(_SC_CLK_TCK), options_.dead_after_ms * 1'000'000),
       worker_lines_(options.console),
@@ -552,7 +552,7 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
   if (!watcher_.joinable()) return {};
   if (status.ok()) Enter(launch::FailureMoment::kEnding);
   bool failed = !status.ok();
-  launch::FailedJob job;
+  std::vector<launch::FailureEvent> failures;
   {
     MutexLock lock(&mutex_);
     if (absl::IsUnavailable(status) || absl::IsAborted(status) ||
@@ -566,7 +566,7 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
       });
     }
     failed = failed || !failures_.empty();
-    job.events = failures_;
+    failures = failures_;
   }
   control::Coordinator* const coordinator = this->coordinator();
   if (coordinator != nullptr) {
@@ -575,7 +575,7 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
     } else {
       coordinator->Shutdown(kShutdownMs);
       MutexLock lock(&mutex_);
-      job.events = failures_;
+      failures = failures_;
     }
   }
   IdVector<WorkerId, int64_t> clock_offset_ns(ranks_of_.size(), 0);
@@ -591,18 +591,17 @@ launch::FailureReport Fleet::Finish(const absl::Status& status) {
   ending_.store(true);
   if (supervisor_ != nullptr) supervisor_->Wake();
   watcher_.join();
-  if (job.events.empty()) {  // nothing failed by itself; consequences of the end do not count
+  if (failures.empty()) {  // nothing failed by itself; consequences of the end do not count
     if (status.ok() && !has_told_loss_) launch::RemoveEmptyLogs(log_directory_);
     return {};
   }
-  job.start_ns = started_ns_;
-  job.log_directory = log_directory_;
-  if (status.ok()) job.ends = launch::FailedJob::Ends::kProcess;
   {
     MutexLock lock(&mutex_);
-    job.events = failures_;  // with those that the watching thread saw at the end
+    failures = failures_;  // with those that the watching thread saw at the end
   }
-  NameLogs(&job.events);
+  launch::FailedJob job =
+      FailedJobOf(std::move(failures),
+                  status.ok() ? launch::FailedJob::Ends::kProcess : launch::FailedJob::Ends::kJob);
   job.remaining = Remaining();
   TellWaits(&job.events);
   return launch::ReportFailure(job);

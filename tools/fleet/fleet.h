@@ -63,6 +63,9 @@ struct FleetOptions {
   // The number of the first epoch of this start of the job, from 1 on. Processes of earlier starts
   // have other numbers, so what they still send is dropped.
   uint32_t epoch = 1;
+  // When the run of the job began, whose later starts have the same time; monotonic. Reports of
+  // failures count from it. 0: the run begins with this fleet.
+  int64_t run_began_ns = 0;
   std::vector<RankId> ranks_shown;  // on the console; empty: all
   // 0: chosen for the number of workers (heartbeat.h).
   int64_t heartbeat_ms = 0;
@@ -254,8 +257,9 @@ class Fleet {
   HostId HostIdOf(WorkerId worker) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns whether another process of this machine is ending, and its end is not known yet.
   bool AnotherIsEnding() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Names the logs, which have the ranks of the start of the job in their names.
-  void NameLogs(std::vector<launch::FailureEvent>* events) const;
+  // Returns what a report of these failures is made of.
+  launch::FailedJob FailedJobOf(std::vector<launch::FailureEvent> events,
+                                launch::FailedJob::Ends ends) const;
   // Says which of these workers ReportLoss has not told of.
   void SayAlsoLost(const std::vector<WorkerId>& lost);
   // Lets the watching thread, which is the parent of the processes, do `act`. Returns when that is
@@ -343,7 +347,7 @@ class Fleet {
   FleetOptions options_;
   std::string job_id_;
   MonotonicClock clock_;
-  int64_t started_ns_ = 0;
+  const int64_t run_began_ns_;
   std::optional<control::JobAuthority> authority_;  // from Launch on
   std::atomic<uint32_t> epoch_;                     // changed by watcher_
   std::atomic<bool> may_recover_{false};

@@ -92,7 +92,7 @@ bool Fleet::AnotherIsEnding() const {
 }
 
 launch::FailureReport Fleet::ReportLoss() {
-  launch::FailedJob job;
+  std::vector<launch::FailureEvent> failures;
   bool is_lost = false;
   {
     MutexLock lock(&mutex_);
@@ -116,27 +116,31 @@ launch::FailureReport Fleet::ReportLoss() {
     told_lost_ = LostWorkers();
     is_lost = !LostWorkers().empty();
     has_ended_ = !is_lost;
-    job.events = failures_;
+    failures = failures_;
   }
   if (!is_lost) {
     // All processes live, so nothing that could be replaced is lost.
     coordinator()->Abort(absl::UnavailableError("the job failed, and no process was lost"));
     return {};
   }
-  NameLogs(&job.events);
   has_told_loss_ = true;
-  job.start_ns = started_ns_;
-  job.log_directory = log_directory_;
-  job.ends = launch::FailedJob::Ends::kProcess;
-  return launch::ReportFailure(job);
+  return launch::ReportFailure(FailedJobOf(std::move(failures), launch::FailedJob::Ends::kProcess));
 }
 
-void Fleet::NameLogs(std::vector<launch::FailureEvent>* events) const {
+launch::FailedJob Fleet::FailedJobOf(std::vector<launch::FailureEvent> events,
+                                     launch::FailedJob::Ends ends) const {
+  launch::FailedJob job;
+  job.start_ns = run_began_ns_;
+  job.log_directory = log_directory_;
+  job.events = std::move(events);
+  job.ends = ends;
+  // Logs have the ranks of the start of the job in their names.
   const auto at_start = SpreadOver(AllOf(ranks_of_), room_of_, num_ranks_at_start());
-  for (launch::FailureEvent& event : *events) {
+  for (launch::FailureEvent& event : job.events) {
     if (event.worker.has_value() && at_start.has_value())
       event.log = launch::LogFileName(launch::RankLabel((*at_start)[event.worker]));
   }
+  return job;
 }
 
 void Fleet::LetWatcherDo(std::function<void()> act) {

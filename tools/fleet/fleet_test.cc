@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -408,6 +409,25 @@ TEST_F(FleetTest, AFailureBeforeTheFirstStepIsOfTheStartOrOfARestart) {
   Launch(2);
   EXPECT_THAT(fleet_->Finish(launched_).text,
               HasSubstr("at that time: all processes of the job were starting again\n"));
+}
+
+TEST_F(FleetTest, ReportsCountFromTheStartOfTheRunWhicheverStartThisIs) {
+  // The run began a day ago, and its processes start for the second time.
+  constexpr double kDaySeconds = 86'400;
+  options_.run_began_ns = MonotonicClock().NowNs() - static_cast<int64_t>(kDaySeconds * 1e9);
+  options_.epoch = 2;
+  options_.recovers = true;
+  const auto seconds_of = [](const launch::FailureReport& report) {
+    double seconds = 0;
+    std::sscanf(report.text.c_str(), "%*s %*s failed after %lf s of the run\n", &seconds);
+    return seconds;
+  };
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
+  EXPECT_GE(seconds_of(fleet_->ReportLoss()), kDaySeconds);
+  EXPECT_GE(seconds_of(fleet_->Finish(absl::UnavailableError("it ends"))), kDaySeconds);
 }
 
 TEST_F(FleetTest, AProcessThatIsGivenUpBecauseItIsSlowIsALossWithTheEvidence) {

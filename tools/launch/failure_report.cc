@@ -378,7 +378,7 @@ FailureReport ReportFailure(const FailedJob& job) {
   report.where = PlaceOf(*first);
   report.origin = OriginOf(*first, end);
   report.time_ns = first->time_ns;
-  report.text = absl::StrFormat("%s failed after %.3f s\n",
+  report.text = absl::StrFormat("%s failed after %.3f s of the run\n",
                                 job.ends == FailedJob::Ends::kJob ? "The job" : "A process",
                                 static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
   absl::StrAppend(&report.text, "  first failure: ", FailureText(job, *first), "\n");

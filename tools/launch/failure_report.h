@@ -96,7 +96,7 @@ struct RemainingWorker {
 };
 
 struct FailedJob {
-  int64_t start_ns = 0;  // monotonic
+  int64_t start_ns = 0;  // of the run, also if the processes have started again since; monotonic
   std::string log_directory;
   std::vector<FailureEvent> events;  // in any order; of one worker at most one kExit
   std::vector<RemainingWorker> remaining;

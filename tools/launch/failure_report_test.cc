@@ -54,7 +54,7 @@ TEST(FailureReportTest, AKilledWorkerIsToldWithItsLastActLinesFollowersLogsAndAd
   const FailureReport report =
       Report({Exit(12360, 0, kExitFollowing), first, Exit(12350, 2, kExitFollowing),
               Death(17400, 3, SIGKILL, Sent::kKilled)});
-  EXPECT_EQ(report.text, R"(The job failed after 12.345 s
+  EXPECT_EQ(report.text, R"(The job failed after 12.345 s of the run
   first failure: ranks 2-3 (pid 4001): killed by SIGKILL (9)
   last activity: rank 3: actor 'forward layers.1' since 2.1 s
   its last lines:
@@ -73,7 +73,7 @@ TEST(FailureReportTest, AnExitCodeIsTheJobs) {
   FailureEvent first = Exit(10, 0, 66);
   first.last_lines = {"W0071: expected weights of this model; found others."};
   const FailureReport report = Report({first, Exit(30, 1, kExitFollowing, Sent::kAsked)});
-  EXPECT_EQ(report.text, R"(The job failed after 0.010 s
+  EXPECT_EQ(report.text, R"(The job failed after 0.010 s of the run
   first failure: ranks 0-1 (pid 4000): exit code 66
   its last lines:
     | W0071: expected weights of this model; found others.
@@ -90,7 +90,7 @@ TEST(FailureReportTest, AFrozenWorkerIsToldThoughTheStarterKilledIt) {
   FailureEvent killed = Death(9000, 1, SIGKILL, Sent::kKilled);
   killed.last_lines = {"step 3"};
   const FailureReport report = Report({frozen, Exit(4100, 0, kExitFollowing), killed});
-  EXPECT_EQ(report.text, R"(The job failed after 4.000 s
+  EXPECT_EQ(report.text, R"(The job failed after 4.000 s of the run
   first failure: ranks 2-3 (pid 4001): frozen: no heartbeat for 4.0 s
   its last lines:
     | step 3
@@ -108,7 +108,7 @@ TEST(FailureReportTest, AStuckJobTellsWhatItsActorsWaitFor) {
                    "rank 1: actor 'forward' waits for input x"};
   const FailureReport report = Report(
       {stuck, Exit(60100, 0, kExitFollowing, Sent::kAsked), Exit(60200, 1, 0, Sent::kAsked)});
-  EXPECT_EQ(report.text, R"(The job failed after 60.000 s
+  EXPECT_EQ(report.text, R"(The job failed after 60.000 s of the run
   first failure: the job: stuck: no act for 60.0 s
   details:
     | rank 0: actor 'send x' waits for credit of rank 1
@@ -336,7 +336,8 @@ TEST(FailureReportTest, AnExitBecomesAnEvent) {
 TEST(FailureReportTest, AFailureThatEndsAProcessAloneSaysSo) {
   FailedJob job = {kStartNs, "", {Death(2000, 1, SIGKILL)}, {}};
   job.ends = FailedJob::Ends::kProcess;
-  EXPECT_THAT(ReportFailure(job).text, ::testing::StartsWith("A process failed after 2.000 s\n"));
+  EXPECT_THAT(ReportFailure(job).text,
+              ::testing::StartsWith("A process failed after 2.000 s of the run\n"));
 }
 
 TEST(FailureReportTest, ProcessesThatFailTogetherWhileTheJobLivesOnAreAllNamed) {
@@ -348,7 +349,7 @@ TEST(FailureReportTest, ProcessesThatFailTogetherWhileTheJobLivesOnAreAllNamed) 
                 EventAt(Kind::kBroken, 102, 0), Death(105, 2, SIGKILL)};
   const FailureReport report = ReportFailure(job);
   EXPECT_THAT(report.text,
-              HasSubstr("A process failed after 0.100 s\n"
+              HasSubstr("A process failed after 0.100 s of the run\n"
                         "  first failure: ranks 2-3 (pid 4001): killed by SIGKILL (9)\n"
                         "  also failed: ranks 4-5 (pid 4002): killed by SIGKILL (9)\n"));
   EXPECT_THAT(report.text, Not(HasSubstr("because of it")));
