@@ -314,13 +314,13 @@ void Fleet::TakeLost() {
     absl::Status reason =
         absl::UnavailableError(absl::StrCat(launch::RankLabel(event.ranks), ": ", event.reason));
     // Other workers may need time to stop waiting for this worker. A person who watches learns at
-    // once why the job ends.
+    // once why they end. Whether all start again then is not known here.
     if (event.kind == launch::FailureEvent::Kind::kFrozen) {
       options_.console->Say(absl::StrCat("the process of ", launch::RankLabel(event.ranks), " (",
                                          launch::ProcessText(event.pid, event.host),
                                          ") is frozen: ", event.reason,
                                          event.cause.empty() ? "" : "; ", event.cause,
-                                         may_recover_.load() ? "" : "; the job ends"));
+                                         may_recover_.load() ? "" : "; all processes end"));
     }
     Fail(std::move(event), reason);
   }

@@ -302,12 +302,13 @@ FailureOrigin OriginOf(const FailureEvent& first, const FailureEvent* end) {
   return IsSentByOthers(signal) ? FailureOrigin::kOutside : FailureOrigin::kJob;
 }
 
-// Returns, where only processes failed and the job lives on, one event of each worker other than
-// the first that failed by itself: its end, if that is known.
+// Returns one event of each worker other than the first that failed by itself: its end, if that is
+// known. Where the whole job ends, other failures may follow from the first one, but for a SIGKILL
+// that the starter has not sent.
 std::vector<const FailureEvent*> AlsoFailed(const FailedJob& job, const FailureEvent& first) {
   std::map<WorkerId, const FailureEvent*> failed;
-  if (job.ends != FailedJob::Ends::kProcess) return {};
   for (const FailureEvent& event : job.events) {
+    if (job.ends == FailedJob::Ends::kJob && event.signal != SIGKILL) continue;
     if (!event.worker.has_value() || event.worker == first.worker || event.kind == Kind::kBroken ||
         IsFollowing(job, event))
       continue;
@@ -384,7 +385,7 @@ FailureReport ReportFailure(const FailedJob& job) {
   absl::StrAppend(&report.text, "  first failure: ", FailureText(job, *first), "\n");
   const std::vector<const FailureEvent*> also_failed = AlsoFailed(job, *first);
   for (const FailureEvent* event : also_failed) {
-    report.everyone.push_back(WhoOf(*event));
+    if (job.ends == FailedJob::Ends::kProcess) report.everyone.push_back(WhoOf(*event));
     absl::StrAppend(&report.text, "  also failed: ", FailureText(job, *event), "\n");
   }
   if (const std::string moment = MomentText(first->moment); !moment.empty())

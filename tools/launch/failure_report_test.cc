@@ -358,6 +358,16 @@ TEST(FailureReportTest, ProcessesThatFailTogetherWhileTheJobLivesOnAreAllNamed) 
   EXPECT_THAT(ReportFailure(job).everyone, ::testing::ElementsAre("ranks 2-3"));
 }
 
+TEST(FailureReportTest, OfAJobThatEndsOnlyAProcessThatSomebodyKilledHasAlsoFailedByItself) {
+  const FailureReport report =
+      Report({Death(100, 1, SIGKILL), Death(105, 2, SIGKILL), Exit(110, 0, kExitFollowing),
+              Death(120, 3, SIGABRT), Death(900, 4, SIGKILL, Sent::kKilled)});
+  EXPECT_THAT(report.text,
+              HasSubstr("  first failure: ranks 2-3 (pid 4001): killed by SIGKILL (9)\n"
+                        "  also failed: ranks 4-5 (pid 4002): killed by SIGKILL (9)\n"
+                        "  3 other workers ended because of it\n"));
+}
+
 TEST(FailureReportTest, AProcessThatHasSaidNoHelloIsNamedWithWhatHoldsIt) {
   FailureEvent silent = EventAt(Kind::kNoHello, 5000, 1);
   silent.reason = "has not said hello within 5.0 s";
