@@ -185,9 +185,9 @@ class Fleet {
   };
   Replacement ForeseeReplacement();
   // Call after a report of ReportLoss. Begins the next epoch: the other processes leave the old
-  // one, and the lost processes start anew, or, with Replace::kNone, leave the job. Returns the
-  // lost workers: those that are new, once they have said hello. kUnavailable: another process was
-  // lost meanwhile, or a process did not come, and ReportLoss has it.
+  // one, and the lost processes are killed and start anew, or, with Replace::kNone, leave the job.
+  // Returns the lost workers: those that are new, once they have said hello. kUnavailable: another
+  // process was lost meanwhile, or a process did not come, and ReportLoss has it.
   enum class Replace : uint8_t { kAll, kNone };
   absl::StatusOr<std::vector<WorkerId>> BeginEpoch(Replace replace = Replace::kAll);
   // Returns whether workers have left the job, and there is a place for the process of each.

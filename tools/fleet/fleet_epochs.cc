@@ -207,7 +207,11 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost, Replace replace
     DropSettled(lost, &lost_);
   }
   coordinator()->BeginEpoch(epoch, lost, reason);
-  if (!starts) Leave(lost);
+  if (!starts) {
+    Leave(lost);
+    // A process that is stopped, slow or cut off would keep its memory, and its device.
+    for (const WorkerId worker : lost) supervisor_->Kill(worker);
+  }
   for (const WorkerId worker : starts ? lost : std::vector<WorkerId>()) {
     // Whether a process can start follows from no other process.
     const absl::Status started = StartOneAnew(worker, lost);

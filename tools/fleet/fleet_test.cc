@@ -339,6 +339,23 @@ TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave)
   EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
 }
 
+TEST_F(FleetTest, AStoppedProcessThatDoesNotComeBackIsKilled) {
+  options_.dead_after_ms = 1500;
+  options_.recovers = true;
+  Launch(2);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  EXPECT_FALSE(CallWith(Script::kStops).ok());
+  EXPECT_THAT(fleet_->ReportLoss().everyone, ::testing::ElementsAre("ranks 2-3"));
+  EXPECT_EQ(WorkersWith({"ranks 2-3"}).size(), 1u);
+  ASSERT_TRUE(fleet_->BeginEpoch(Fleet::Replace::kNone).ok());
+  while (!WorkersWith({"ranks 2-3"}).empty()) std::this_thread::yield();
+  EXPECT_EQ(WorkersWith({"ranks 0-1"}).size(), 1u);
+  EXPECT_EQ(fleet_->Call(CommandFor(Script::kAnswers), Fleet::Watch::kNone).status(),
+            absl::OkStatus());
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
+}
+
 TEST_F(FleetTest, IfAllProcessesAreLostNoOthersAreForeseen) {
   options_.recovers = true;
   Launch(1);

@@ -190,6 +190,7 @@ class Agent {
       case proto::AgentOrder::kSignal:
         if (supervisor_ != nullptr) supervisor_->Signal(order.signal().signal());
         return true;
+      case proto::AgentOrder::kKill: return Kill(order.kill());
       case proto::AgentOrder::kLook: return Look(order.look());
       case proto::AgentOrder::kHide:
         if (supervisor_ != nullptr) supervisor_->HideOutput();
@@ -310,6 +311,12 @@ class Agent {
       one->set_log_path(supervisor_->log_path(process));
     }
     Send(report);
+    return true;
+  }
+
+  bool Kill(const proto::KillOrder& order) {
+    if (supervisor_ == nullptr || !IsProcess(order.process())) return false;
+    supervisor_->Kill(WorkerId(order.process()));
     return true;
   }
 

@@ -343,6 +343,17 @@ void AgentsSupervisor::Signal(int signal) {
   wake_.Poke();
 }
 
+void AgentsSupervisor::Kill(WorkerId index) {
+  MutexLock lock(&mutex_);
+  Worker& worker = workers_[index];
+  if (!worker.running) return;
+  proto::AgentOrder order;
+  order.mutable_kill()->set_process(worker.process.value());
+  agents_[worker.host].channel.Send(order.SerializeAsString());
+  worker.sent = WorkerExit::Sent::kKilled;
+  wake_.Poke();
+}
+
 std::vector<WorkerExit> AgentsSupervisor::Stop() {
   Signal(SIGTERM);
   Signal(SIGCONT);  // a stopped worker finds the other signal when it wakes

@@ -78,6 +78,7 @@ class AgentsSupervisor final : public HostsSupervisor {
     return workers_[worker].pid;
   }
   void Signal(int signal) override;
+  void Kill(WorkerId worker) override;
   std::vector<launch::WorkerExit> Stop() override;
   std::vector<launch::WorkerExit> Reap(int64_t limit_ms) override;
   std::vector<WorkerId> running() const override;

@@ -490,6 +490,19 @@ TEST_F(HostsSupervisorTest, AHostThatNobodyReachesIsNamedBesideThoseBehindIt) {
   EXPECT_THAT(console_.str(), HasSubstr("host 'c' is not reached from 'shut'"));
 }
 
+TEST_F(HostsSupervisorTest, OneWorkerIsKilledOnItsHostAndTheOthersRunOn) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b"), CommandOf("c")}).ok());
+  Start({"exit 1", "wait", "stop-itself"});
+  EXPECT_EQ(NextExit().code, 1);
+  supervisor_->Kill(WorkerId(0));  // it has ended
+  supervisor_->Kill(WorkerId(2));
+  const WorkerExit killed = NextExit();
+  EXPECT_EQ(killed.worker, WorkerId(2));
+  EXPECT_EQ(killed.signal, SIGKILL);
+  EXPECT_EQ(killed.sent, WorkerExit::Sent::kKilled);
+  EXPECT_THAT(supervisor_->running(), ::testing::ElementsAre(WorkerId(1)));
+}
+
 TEST_F(HostsSupervisorTest, AWorkerIsLookedAtOnItsHost) {
   ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
   Start({"wait", "stop-itself"});

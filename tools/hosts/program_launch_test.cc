@@ -67,6 +67,7 @@ class HeldProcesses final : public launch::Supervisor {
   int num_running() const override { return 1; }
   int64_t pid(WorkerId) const override { return 1; }
   void Signal(int signal) override { EXPECT_EQ(signal, SIGKILL); }
+  void Kill(WorkerId) override {}
   std::vector<launch::WorkerExit> Stop() override { return {}; }
   std::vector<launch::WorkerExit> Reap(int64_t limit_ms) override {
     limits_ms_.push_back(limit_ms);

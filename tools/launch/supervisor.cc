@@ -90,6 +90,7 @@ class LocalSupervisor final : public Supervisor {
     return workers_[worker].process.pid;
   }
   void Signal(int signal) override;
+  void Kill(WorkerId worker) override;
   std::vector<WorkerExit> Stop() override;
   std::vector<WorkerExit> Reap(int64_t limit_ms) override;
   std::vector<WorkerId> running() const override;
@@ -119,6 +120,7 @@ class LocalSupervisor final : public Supervisor {
                                   Logs logs) const;
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
+  void KillOne(WorkerId index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(WorkerId index, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellMore(WorkerId index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t ReadOutput(Worker* worker);
@@ -287,6 +289,17 @@ void LocalSupervisor::Signal(int signal) {
   }
 }
 
+void LocalSupervisor::Kill(WorkerId worker) {
+  MutexLock lock(&mutex_);
+  KillOne(worker);
+}
+
+void LocalSupervisor::KillOne(WorkerId index) {
+  if (!states_[index].running) return;
+  Send(index, SIGKILL);
+  KillGroup(workers_[index].process);
+}
+
 void LocalSupervisor::Send(WorkerId index, int signal) {
   if (options_.program == WorkerProgram::kOfUser) {
     SendToGroup(workers_[index].process, signal);
@@ -417,9 +430,7 @@ std::vector<WorkerExit> LocalSupervisor::Stop() {
   StopWithin(std::max<int64_t>(options_.grace_ms, 0) * kNsPerMs, Listen::kToCaller);
   for (const WorkerId w : workers_.ids()) {
     MutexLock lock(&mutex_);
-    if (!states_[w].running) continue;
-    Send(w, SIGKILL);
-    KillGroup(workers_[w].process);
+    KillOne(w);
   }
   return Reap(options_.reap_ms);
 }

@@ -133,6 +133,9 @@ class Supervisor {
 
   // Sends `signal` to every worker that runs.
   virtual void Signal(int signal) = 0;
+  // Ends a worker by SIGKILL, if it runs, and those that it started in its process group. Returns
+  // at once; Wait returns the exit.
+  virtual void Kill(WorkerId worker) = 0;
   // Asks workers to end with SIGTERM (and wakes stopped workers, so that they receive it), kills
   // them after the grace, collects the workers that are gone within reap_ms, and returns the exits
   // not yet returned. The system may hold the other workers for ever; they are then still in

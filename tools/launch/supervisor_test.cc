@@ -83,6 +83,18 @@ TEST_P(SupervisorTest, AStoppedWorkerIsWokenToEnd) {
   EXPECT_EQ(exits[0].code, 7);
 }
 
+TEST_P(SupervisorTest, OneWorkerIsKilledAndTheOthersRunOn) {
+  Start({"exit 1", "wait", "stop-itself"});
+  EXPECT_EQ(NextExit().code, 1);
+  supervisor_->Kill(WorkerId(0));  // it has ended
+  supervisor_->Kill(WorkerId(2));
+  const WorkerExit killed = NextExit();
+  EXPECT_EQ(killed.worker, WorkerId(2));
+  EXPECT_EQ(killed.signal, SIGKILL);
+  EXPECT_EQ(killed.sent, WorkerExit::Sent::kKilled);
+  EXPECT_THAT(supervisor_->running(), ElementsAre(WorkerId(1)));
+}
+
 TEST_P(SupervisorTest, AProgramThatIsNotThereIsUnavailableAndLeavesNoneRunning) {
   const IdVector<WorkerId, WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {RankId(0)}},
                                                     {{"no/such/program"}, "rank 1", {RankId(1)}}};
