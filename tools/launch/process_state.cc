@@ -118,8 +118,8 @@ std::string StateText(Kind kind) {
 std::string StateAdvice(Kind kind, pid_t pid) {
   switch (kind) {
     case Kind::kStopped:
-      return "somebody stopped the process by SIGSTOP or Ctrl-Z; until the job gives up, `kill "
-             "-CONT PID` lets it go on";
+      return "somebody stopped the process by SIGSTOP or Ctrl-Z; `kill -CONT PID` within "
+             "--dead-after lets such a process go on";
     case Kind::kTraced:
       return "a debugger or `strace` holds the process; a longer --dead-after leaves time to look";
     case Kind::kUninterruptible:
