@@ -414,7 +414,7 @@ class Sockets(Drill):
         import socket
 
         self.write_job("--steps", "5")
-        job = self.place.start(*TWO)
+        job = self.place.start(*TWO, "--dead-after", "60")
         workers = job.wait_for_workers(2)
         for pid in workers.values():
             os.kill(pid, signal.SIGSTOP)  # before the workers reach the port
