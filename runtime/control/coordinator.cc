@@ -610,7 +610,8 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
       for (const WorkerId w : workers_.ids()) {
         const Presence is = workers_[w].presence;
         if (workers_[w].is_dismissed) continue;
-        if (is == Presence::kLost || is == Presence::kLeft) verdict.Update(Unreachable(w));
+        if (is == Presence::kLost || is == Presence::kLeft)
+          verdict.Update(WithCode(absl::StatusCode::kUnavailable, Unreachable(w)));
         all_are_here &= is == Presence::kConnected && workers_[w].has_beaten;
       }
       return all_are_here || !verdict.ok();

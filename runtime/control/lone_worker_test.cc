@@ -246,6 +246,9 @@ TEST(LoneWorkerTest, AWorkerWhoseProgressCannotBeReadIsLost) {
   release.set_value();
   ASSERT_EQ(lost.size(), 1u);
   EXPECT_THAT(std::string(lost[0].second.message()), HasSubstr("W0602"));
+  const absl::Status waited = job->WaitForWorkers(kPatienceMs);
+  EXPECT_EQ(waited.code(), absl::StatusCode::kUnavailable) << "the time of this wait is not over";
+  EXPECT_THAT(std::string(waited.message()), HasSubstr("W0602"));
 }
 
 TEST(LoneWorkerTest, AProcessSpendsLittleOnTheControlPlane) {

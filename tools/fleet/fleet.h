@@ -369,6 +369,8 @@ class Fleet {
 
   mutable Mutex mutex_;
   IdVector<WorkerId, HostId> host_of_ ABSL_GUARDED_BY(mutex_);  // changed by watcher_
+  // The epoch in which the process of each worker was started.
+  IdVector<WorkerId, uint32_t> epoch_of_ ABSL_GUARDED_BY(mutex_);
   CondVar failed_;
   std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);  // of this epoch
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  // a failure has ended the job

@@ -87,6 +87,7 @@ absl::Status Fleet::StartReturning(const std::vector<WorkerId>& returning) {
     epoch_.store(epoch);
     for (const WorkerId worker : returning) {
       known_ranks_[worker] = ranks_of_[worker];
+      epoch_of_[worker] = epoch;
       lost_hosts_.erase(worker);
     }
   }
