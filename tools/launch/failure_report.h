@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "runtime/base/ids.h"
-#include "tools/launch/restart_policy.h"
+#include "tools/launch/job_failure.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir::launch {
