@@ -23,8 +23,8 @@ struct ExportOrder {
 };
 
 // Checks all of `from` (CheckSound), writes the files of tools/weights/export_files.h, and returns
-// their paths. kInvalidArgument (W0723): a tensor has a type that Weir does not hold, or there is no
-// tensor to write; (W0084): there is no average, or an error of weights::CheckAverages. Other
+// their paths. kInvalidArgument (W0723): a tensor has a type that Weir does not hold, or there is
+// no tensor to write; (W0084): there is no average, or an error of weights::CheckAverages. Other
 // errors: those of CheckSound, of reading, or of weights::ExportFiles.
 absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& from,
                                                            const ExportOrder& order);
