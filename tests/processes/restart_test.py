@@ -21,6 +21,8 @@ from tests.processes import weir_jobs
 KILLS = int(os.environ.get("WEIR_RESTARTS", "4"))
 READY = r"all processes are ready again, (\d+\.\d+) s after the failure"
 KILLED = 128 + signal.SIGKILL
+NOT_FINITE = 3
+BAD_DATA = 65
 DAMAGED = 66
 GOES_ON = "to go on from the last checkpoint: "
 
@@ -164,16 +166,53 @@ class Restart(weir_jobs.FailureCase):
         first = self.ask_for_checkpoint(job, 1)
         second = self.ask_for_checkpoint(job, 2)
         self.assertNotEqual(first, second)
-        self.kill_when(job, "step 1/")
-        job.wait_for_text(f"the job goes on from checkpoints/{second}\n")
+        stopped = job.stop_new_worker(job.wait_for_workers(4)["1"])
+        self.assertIn(f"the job goes on from checkpoints/{second}\n", job.errors())
         os.rename(self.place.path(f"checkpoints/{second}"), self.place.path("gone"))
+        os.kill(stopped, signal.SIGCONT)
         ended = job.wait()
-        # The job may have loaded the checkpoint by then, or its processes may be loading it.
-        self.expect_good(ended, 2)
+        self.expect_good(ended, 1)
+        # A process that is fast may have loaded the checkpoint before it was stopped.
         if "the start did not begin from" in ended.err:
             self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: somebody has removed it",
                           ended.err)
             self.assertIn(f": the job goes on from checkpoints/{first}\n", ended.err)
+
+    def expect_the_end_with(self, ended, code, text):
+        """Expects that the run has started again once, and that this error has then ended it."""
+        self.assertEqual(ended.code, code, ended.err)
+        self.assertEqual(ended.err.count("WARNING: restart "), 1, ended.err)
+        self.assertNotIn("the start did not begin from", ended.err)
+        self.assertIn(text, ended.err.rpartition(GOES_ON)[2])
+
+    def test_numbers_that_are_not_finite_end_a_run_that_has_started_again(self):
+        # The learning rate is constant, and the decay is more than twice its inverse. So the weights change their sign
+        # in each step and grow by 1.3 %, until the norm of the gradients is infinite after about 1,000 steps.
+        self.write_job("--steps", "1000000", "--min-lr", "0.003")
+        job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "50", "--set",
+                         "training.optimizer.adamw.weight_decay=671")
+        self.kill_when(job, "checkpoint of step 50 written")
+        ended = job.wait()
+        self.expect_the_end_with(ended, NOT_FINITE, "weir: W0962 at step ")
+        self.assertGreater(len(os.listdir(self.place.path("checkpoints"))), 2, "the second start has written some, too")
+
+    def test_an_evaluation_that_fails_ends_a_run_that_has_started_again(self):
+        # Steps check the tokens after the first 2,147,483,648, and evaluations read the last ones.
+        num_checked, num_bad = 1 << 31, 400
+        with open(self.place.path("tokens.bin"), "wb") as file:
+            file.truncate(2 * (num_checked + 600))  # a hole, whose tokens are zeros
+            file.seek(0, os.SEEK_END)
+            file.write(b"\xff\xff" * num_bad)
+        with open(self.place.path("job.textproto"), "r+", encoding="utf-8") as file:
+            text = file.read()
+            file.seek(0)
+            file.write(text.replace("data { synthetic {} }",
+                                    'data { tokens { path: "tokens.bin" type: U16 held_out: 1e-7 } }'))
+        job = self.start("--checkpoint", "checkpoints/", "--checkpoint-every", "50")
+        self.kill_when(job, "checkpoint of step 50 written")
+        ended = job.wait()
+        self.assertIn(f"WARNING: the evaluation after step {self.STEPS} failed", ended.err)
+        self.expect_the_end_with(ended, BAD_DATA, "weir: W0906 at rank ")
 
     def test_a_checkpoint_of_another_run_at_the_path_of_resume_is_not_taken(self):
         for run, seed in (("a", "1"), ("b", "2")):

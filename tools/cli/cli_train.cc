@@ -348,7 +348,9 @@ bool StartsAgain(const launch::FailureReport& report, int64_t steps_done, Failur
     run->live->ReportRestart(
         {failures->restarts, steps_done, report.text, std::move(earlier_reports)});
   const int64_t failed_ns = report.time_ns;
+  run->has_loaded = false;
   options->before_steps = [run, failed_ns] {
+    run->has_loaded = true;
     run->signals->KeepGoing();
     Tell(absl::StrFormat("all processes are ready again, %.2f s after the failure",
                          static_cast<double>(run->clock.NowNs() - failed_ns) * 1e-9),

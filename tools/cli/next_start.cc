@@ -1,6 +1,7 @@
 #include "tools/cli/next_start.h"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -24,9 +25,10 @@ void ChooseNextStart(train::TrainOptions* options, OngoingRun* run) {
 
 bool ChooseAnotherStart(const absl::Status& status, train::TrainOptions* options, OngoingRun* run) {
   const std::string chosen = options->resume;
-  const checkpoint::WholeCheckpoint from = run->folder->GoBackToWhole();
-  if (from.path == chosen) return false;
-  StartWith(from, options, run);
+  if (run->has_loaded) return false;
+  const std::optional<checkpoint::WholeCheckpoint> from = run->folder->GoBackFurther(chosen);
+  if (!from.has_value()) return false;
+  StartWith(*from, options, run);
   Tell(absl::StrCat("WARNING: the start did not begin from ", chosen, " (",
                     checkpoint::WithoutAdvice(status), "): the job goes on from ",
                     StartText(*options)),

@@ -14,9 +14,10 @@ namespace weir::cli {
 // Lets the next start resume the newest checkpoint from which the run can go on, and says which
 // newer ones are passed over. If the run has none, the next start begins as the first one.
 void ChooseNextStart(train::TrainOptions* options, OngoingRun* run);
-// Decides whether a start after a failure that has failed with `status` is made once more, because
-// the checkpoint that was chosen for it is gone or damaged by now. If so, chooses another one and
-// says so. Each choice passes over one checkpoint at least, so the choices come to an end.
+// Decides whether a start after a failure is made once more that has failed with `status`, although
+// no process has failed. A start that had loaded all ranks is not: its error is none of the
+// checkpoint. RunFolder::GoBackFurther decides on the others. If the start is made once more, this
+// function chooses another checkpoint for it and says so.
 bool ChooseAnotherStart(const absl::Status& status, train::TrainOptions* options, OngoingRun* run);
 // Returns with what a start begins, for people.
 std::string StartText(const train::TrainOptions& options);

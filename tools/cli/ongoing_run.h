@@ -27,6 +27,7 @@ struct OngoingRun {
   std::string first_init;                   // --init of the first start
   std::optional<fleet::InputWatch> inputs;  // of a run that may start again
   std::unique_ptr<fleet::Fleet> fleet;      // the processes of the job; null: this one
+  bool has_loaded = false;                  // the last start after a failure has loaded all ranks
   std::string failure;                      // the report of a failed process
 };
 

@@ -524,6 +524,22 @@ TEST_F(RunOfTwoAttemptsTest, ACheckpointThatSomebodyRemovesCostsItsStepsOnly) {
   EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4, 6, 8));
 }
 
+TEST_F(RunOfTwoAttemptsTest, ACheckpointThatGoesWhileASecondAttemptLoadsItCostsItsStepsOnly) {
+  const std::string chosen = run_.GoBackToWhole().path;
+  bool has_loaded = false;
+  options_.resume = chosen;
+  options_.before_steps = [&] { has_loaded = true; };
+  options_.runner = [&](const proto::Job& job, const RunnerOptions& options) {
+    std::filesystem::remove_all(chosen);
+    return LocalRunner::Open(job, options);
+  };
+  EXPECT_FALSE(Train(SmallJob(), options_).ok());
+  EXPECT_FALSE(has_loaded);
+  EXPECT_EQ(run_.GoBackFurther(chosen)->path, Path("c") + "/step-000000002");
+  options_.runner = LocalRunner::Open;
+  EXPECT_EQ(RunAgain(), 2);
+}
+
 TEST_F(RunOfTwoAttemptsTest, ASecondAttemptGoesOnThoughItsFolderIsRefusedByThen) {
   std::filesystem::rename(Path("c"), Path("moved"));
   const auto other = store::FolderClaim::Take(Path("c")).value();

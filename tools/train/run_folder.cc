@@ -181,6 +181,16 @@ checkpoint::WholeCheckpoint RunFolder::GoBackToWhole() {
   return start;
 }
 
+std::optional<checkpoint::WholeCheckpoint> RunFolder::GoBackFurther(const std::string& chosen) {
+  std::error_code error;
+  const bool is_as_it_was =
+      chosen.empty() || (fs::exists(chosen, error) && CheckKnown(chosen, Depth::kContents).ok());
+  if (is_as_it_was) return std::nullopt;
+  checkpoint::WholeCheckpoint other = GoBackToWhole();
+  if (other.path == chosen) return std::nullopt;
+  return other;
+}
+
 checkpoint::WholeCheckpoint RunFolder::FindStart() const {
   std::vector<std::string> warnings;
   for (const Known& known : begun_with_) {
@@ -222,19 +232,19 @@ void RunFolder::NoteStart(const std::string& resume) {
   }
 }
 
-absl::Status RunFolder::CheckKnown(const std::string& path) const {
+absl::Status RunFolder::CheckKnown(const std::string& path, Depth depth) const {
   const fs::path wanted = AbsolutePath(path);
   absl::Status status;
   // The run may have replaced the checkpoint with which it began.
   for (const Known& known : written_) {
     const std::string own = PathOfWritten(known.step);
     if (own.empty() || AbsolutePath(own) != wanted) continue;
-    status = Check(path, known, Depth::kIdentity);
+    status = Check(path, known, depth);
     if (status.ok()) return status;
   }
   for (const Known& known : begun_with_) {
     if (AbsolutePath(PresentPathOf(known.path)) != wanted) continue;
-    const absl::Status of_start = Check(path, known, Depth::kIdentity);
+    const absl::Status of_start = Check(path, known, depth);
     if (of_start.ok()) return of_start;
     if (status.ok()) status = of_start;
   }

@@ -94,6 +94,13 @@ class RunFolder {
   // began, or the newest before that one. If none passes, the path is that with which the run
   // began; empty: it began without one.
   checkpoint::WholeCheckpoint GoBackToWhole();
+  // Decides whether a start that has failed before it had loaded the checkpoint at `chosen`, which
+  // GoBackToWhole has returned, is made once more: because that checkpoint is gone from its path or
+  // damaged by now, or another one stands there, and the run has another one. If so, goes back as
+  // GoBackToWhole does. nullopt: the checkpoint is what it was, or the run has no other. Such
+  // starts come to an end: nothing is written between them, so each passes over a checkpoint more,
+  // or takes it from where somebody has moved the folder meanwhile.
+  std::optional<checkpoint::WholeCheckpoint> GoBackFurther(const std::string& chosen);
 
   // Notes the checkpoint with which the run begins (--resume); empty: none. Call once, before it is
   // loaded.
@@ -101,7 +108,9 @@ class RunFolder {
   // Checks before a load that what stands at `path` is the checkpoint that the run knows by that
   // path. OK if the run knows none. kDataLoss (W0967): another one is there; or an error of opening
   // it.
-  absl::Status CheckKnown(const std::string& path) const;
+  absl::Status CheckKnown(const std::string& path) const {
+    return CheckKnown(path, Depth::kIdentity);
+  }
 
   // Returns the present path of a checkpoint which lay in the folder when the run began. Any other
   // path is returned as it is. Once a checkpoint is in a new folder, the run has lost the old one,
@@ -123,6 +132,7 @@ class RunFolder {
   std::string PresentFolder() const;
   // Returns the path of the checkpoint of `step`, one of written_; "": the folder is gone.
   std::string PathOfWritten(int64_t step) const;
+  absl::Status CheckKnown(const std::string& path, Depth depth) const;
   // Checks what stands at the present path of a checkpoint that the run knows.
   static absl::Status Check(const std::string& path, const Known& known, Depth depth);
   // Returns the newest of begun_with_ that is whole, as GoBackToWhole does.

@@ -199,6 +199,46 @@ TEST_F(RunFolderTest, ARestartBeginsWithTheCheckpointOfTheFirstStartOrWithAnOlde
   EXPECT_FALSE(folder_.CheckKnown(StepIn("e", 20)).ok());
 }
 
+TEST_F(RunFolderTest, AStartThatHasLoadedNothingGoesBackFurtherOnlyIfItsCheckpointIsNotWhatItWas) {
+  for (const int64_t step : {2, 4, 6, 8}) Write(step);
+  EXPECT_FALSE(folder_.GoBackFurther(StepIn("c", 8)).has_value()) << "the error is another one";
+  EXPECT_FALSE(folder_.GoBackFurther(StepIn("c", 4)).has_value()) << "though newer ones are there";
+  fs::remove_all(StepIn("c", 8));
+  const std::optional<checkpoint::WholeCheckpoint> other = folder_.GoBackFurther(StepIn("c", 8));
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->path, StepIn("c", 6));
+  EXPECT_THAT(other->warnings,
+              ElementsAre(HasSubstr(StepIn("c", 8)), HasSubstr("does 2 steps again")));
+  WriteOf("other", "c", 6);
+  EXPECT_EQ(folder_.GoBackFurther(StepIn("c", 6))->path, StepIn("c", 4));
+  for (const auto& entry : fs::directory_iterator(StepIn("c", 4)))
+    std::ofstream(entry.path()) << "damaged";
+  EXPECT_EQ(folder_.GoBackFurther(StepIn("c", 4))->path, StepIn("c", 2));
+  fs::remove_all(StepIn("c", 2));
+  EXPECT_EQ(folder_.GoBackFurther(StepIn("c", 2))->path, "") << "the run began without one";
+  EXPECT_FALSE(folder_.GoBackFurther("").has_value()) << "nothing is left to pass over";
+}
+
+TEST_F(RunFolderTest, AStartThatHasLoadedNothingFollowsAFolderThatIsRenamed) {
+  Write(2);
+  fs::rename(Path("c"), Path("moved"));
+  const std::optional<checkpoint::WholeCheckpoint> moved = folder_.GoBackFurther(StepIn("c", 2));
+  ASSERT_TRUE(moved.has_value());
+  EXPECT_EQ(fs::canonical(moved->path), fs::canonical(StepIn("moved", 2)));
+  EXPECT_FALSE(folder_.GoBackFurther(moved->path).has_value());
+}
+
+TEST_F(RunFolderTest, AStartGoesBackFurtherThanTheCheckpointOfTheFirstStartWhileThereAreOlderOnes) {
+  for (const int64_t step : {10, 20}) WriteOf("earlier", "e", step);
+  folder_.NoteStart(StepIn("e", 20));
+  EXPECT_FALSE(folder_.GoBackFurther(StepIn("e", 20)).has_value());
+  WriteOf("other", "e", 20);
+  EXPECT_EQ(folder_.GoBackFurther(StepIn("e", 20))->path, StepIn("e", 10));
+  fs::remove_all(StepIn("e", 10));
+  EXPECT_EQ(folder_.GoBackFurther(StepIn("e", 10))->path, StepIn("e", 20));
+  EXPECT_FALSE(folder_.GoBackFurther(StepIn("e", 20)).has_value()) << "its own error is told";
+}
+
 TEST_F(RunFolderTest, ACheckpointWithoutAnIdIsToldFromAnotherByItsChecksum) {
   WriteOf("", "e", 20);
   folder_.NoteStart(StepIn("e", 20));
