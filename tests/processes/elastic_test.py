@@ -82,7 +82,7 @@ class Elastic(weir_jobs.FailureCase):
         kill(job, "1", "3")
         ended = job.wait()
         self.assertIn(f"all states come from checkpoints/{first}", self.expect_good(ended)[-1][1])
-        self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: somebody has removed it",
+        self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: it is no longer there",
                       ended.err)
 
     def test_a_new_process_that_ends_at_once_is_replaced_at_once(self):

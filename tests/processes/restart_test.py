@@ -157,7 +157,7 @@ class Restart(weir_jobs.FailureCase):
         self.kill_when(job, "step 1/")
         ended = job.wait()
         self.expect_good(ended, 1)
-        self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: somebody has removed it",
+        self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: it is no longer there",
                       ended.err)
         self.assertRegex(ended.err, rf"restart 1 after step \d+: the job goes on from checkpoints/{first}\n")
 
@@ -174,7 +174,7 @@ class Restart(weir_jobs.FailureCase):
         self.expect_good(ended, 1)
         # A process that is fast may have loaded the checkpoint before it was stopped.
         if "the start did not begin from" in ended.err:
-            self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: somebody has removed it",
+            self.assertIn(f"WARNING: the checkpoint checkpoints/{second} is passed over: it is no longer there",
                           ended.err)
             self.assertIn(f": the job goes on from checkpoints/{first}\n", ended.err)
 

@@ -13,6 +13,7 @@
 #include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
 #include "runtime/store/safetensors.h"
+#include "tools/checkpoint/identity.h"
 #include "tools/checkpoint/transition.h"
 
 namespace weir::checkpoint {
@@ -81,8 +82,9 @@ absl::Status CheckWhole(const std::string& folder) {
   return CheckTransition(*reader, options).status();
 }
 
-std::string PassedOverText(const std::string& folder, const absl::Status& damage) {
-  return absl::StrCat(folder, " is damaged and is passed over: ", WithoutAdvice(damage));
+std::string PassedOverText(const std::string& path, const absl::Status& why) {
+  return absl::StrCat(path, IsOfAnother(why) ? "" : " is damaged and",
+                      " is passed over: ", WithoutAdvice(why));
 }
 
 std::string GoesOnFromText(const std::string& folder, int64_t steps_again) {

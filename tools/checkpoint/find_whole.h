@@ -26,10 +26,10 @@ struct WholeCheckpoint {
   // For people: which newer checkpoints are passed over, and why. Empty: the one that was wanted.
   std::vector<std::string> warnings;
 };
-// Return such warnings: that the damaged checkpoint in `folder` is passed over, without advice, as
-// the run takes another one itself; and that the run goes on from that in `folder` instead, so many
-// steps before the one that was wanted.
-std::string PassedOverText(const std::string& folder, const absl::Status& damage);
+// Return such warnings: that the checkpoint at `path` is passed over, which is damaged or of
+// another run (IsOfAnother), without advice, as the run takes another one itself; and that the run
+// goes on from that in `folder` instead, so many steps before the one that was wanted.
+std::string PassedOverText(const std::string& path, const absl::Status& why);
 std::string GoesOnFromText(const std::string& folder, int64_t steps_again);
 
 // Returns the checkpoint that `latest` of the folder of a run names if that one is whole, else the

@@ -229,7 +229,7 @@ TEST_F(InterruptedRestartTest, ARecoveryFromFilesSaysWhichCheckpointSomebodyHasR
   // The states of this start are gone, so the processes have to start again.
   EXPECT_FALSE(Train(job_, options_).ok());
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: the checkpoint " + options_.resume +
-                                    " is passed over: somebody has removed it"));
+                                    " is passed over: it is no longer there"));
   EXPECT_EQ(run_->GoBackToWhole().path, folder_.PathFor("c") + "/" + store::StepFolderName(2));
 }
 

@@ -38,13 +38,7 @@ std::optional<checkpoint::Identity> IdentityIfReadable(const std::string& path) 
 }
 
 std::string RemovedText(const std::string& path) {
-  return absl::StrCat("the checkpoint ", path, " is passed over: somebody has removed it");
-}
-
-std::string PassedOverText(const std::string& path, const absl::Status& status) {
-  return checkpoint::IsOfAnother(status)
-             ? absl::StrCat("the checkpoint ", path, " is passed over: ", status.message())
-             : checkpoint::PassedOverText(path, status);
+  return absl::StrCat("the checkpoint ", path, " is passed over: it is no longer there");
 }
 
 }  // namespace
@@ -154,7 +148,7 @@ RunFolder::Found RunFolder::FindWritten(Depth depth) const {
     }
     const absl::Status status = Check(path, known, depth);
     if (!status.ok()) {
-      found.warnings.push_back(PassedOverText(path, status));
+      found.warnings.push_back(checkpoint::PassedOverText(path, status));
       continue;
     }
     const int64_t steps_again = written_.back().step - known.step;
@@ -202,7 +196,7 @@ checkpoint::WholeCheckpoint RunFolder::FindStart() const {
     }
     const absl::Status status = Check(path, known, Depth::kContents);
     if (!status.ok()) {
-      warnings.push_back(PassedOverText(path, status));
+      warnings.push_back(checkpoint::PassedOverText(path, status));
       continue;
     }
     if (known.step < begun_with_.front().step)
