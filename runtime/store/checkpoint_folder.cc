@@ -403,6 +403,7 @@ absl::Status PendingCheckpoint::Publish(const CheckpointIndex& index) {
     }
   }
   is_published_ = true;
+  index_sum_ = SumOfIndex(bytes);
   if (const int error = FlushFolder(files_, directory_))
     return CannotWrite(final_path_, "it is in its place, but its folder cannot be flushed", error);
   // A new folder of checkpoints must keep its own name, too. The steps do not wait for this flush.

@@ -162,6 +162,9 @@ class PendingCheckpoint {
   // must pass CheckOwners: call MakeIndex. Does not touch `latest`. CannotWrite if the disk
   // refuses, or if the folder of the shards no longer has the name that it was given.
   absl::Status Publish(const CheckpointIndex& index);
+  // Returns the sum of the index that Publish has written (CheckpointIndex::sum). Precondition:
+  // Publish has returned OkStatus.
+  uint32_t index_sum() const { return index_sum_; }
   // Publishes, points `latest` to the checkpoint, and removes the earlier ones that `retention`
   // does not keep. Checkpoints of later steps are those of a longer run and stay. Returns a
   // sentence about an earlier checkpoint that could not be removed, or "". Errors as of Publish;
@@ -176,6 +179,7 @@ class PendingCheckpoint {
   Role role_ = Role::kJoin;
   std::unique_ptr<OpenedFile> lock_;  // the folder, locked
   bool is_published_ = false;
+  uint32_t index_sum_ = 0;
 };
 
 // Joins what the holders of shards have reported into an index: sets the seals and the content sums

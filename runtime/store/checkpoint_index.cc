@@ -287,13 +287,18 @@ std::string EncodeIndex(const CheckpointIndex& index) {
   return bytes;
 }
 
+uint32_t SumOfIndex(absl::string_view bytes) {
+  uint32_t sum;
+  memcpy(&sum, bytes.data() + bytes.size() - sizeof(sum), sizeof(sum));
+  return sum;
+}
+
 absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::string& path) {
   if (bytes.size() < kFrameBytes || memcmp(bytes.data(), kMark, kMarkBytes) != 0)
     return DamagedIndex(path, absl::StrCat("an index, which begins with ", kMark), "another file");
   uint64_t length;
   memcpy(&length, bytes.data() + kMarkBytes, sizeof(length));
-  uint32_t sum;
-  memcpy(&sum, bytes.data() + bytes.size() - sizeof(sum), sizeof(sum));
+  const uint32_t sum = SumOfIndex(bytes);
   if (length != bytes.size() - kFrameBytes) {
     return DamagedIndex(path, absl::StrCat(length, " bytes of index, as its beginning says"),
                         absl::StrCat(bytes.size() - kFrameBytes));

@@ -114,6 +114,8 @@ absl::StatusOr<ShardFileRecord> FromProto(proto::CheckpointFile file, const std:
 
 // Returns the bytes of the file index.pb.
 std::string EncodeIndex(const CheckpointIndex& index);
+// Returns the sum at the end of such bytes (CheckpointIndex::sum).
+uint32_t SumOfIndex(absl::string_view bytes);
 // Return the index in such bytes or in such a file. kDataLoss (W0710): damaged, too large, or a
 // record contradicts itself. kInvalidArgument (W0721): a newer format. kNotFound: no such file.
 absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::string& path);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,9 +13,9 @@ namespace weir::checkpoint {
 struct Identity {
   std::string run;   // store::CheckpointFacts::job_id; empty: the checkpoint does not name its run
   int64_t step = 0;  // steps done
-  // The CRC32C of the index, or of the headers of files, which has all checksums of values. Absent:
-  // not known, as run and step say enough.
-  std::optional<uint32_t> sum;
+  // The CRC32C of the index, or of the headers of files. An index has checksums of all values, and
+  // a header has them unless another program has written the file.
+  uint32_t sum = 0;
 };
 
 // Returns the identity of the checkpoint at `path`, which has one of the forms of --resume. Errors

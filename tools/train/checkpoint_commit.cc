@@ -69,6 +69,7 @@ absl::StatusOr<CheckpointWritten> CheckpointCommit::CommitAll() {
   WEIR_ASSIGN_OR_RETURN(const store::CheckpointIndex index,
                         store::MakeIndex(order_.facts, TensorsOf(states_), files_, written.path));
   WEIR_ASSIGN_OR_RETURN(written.warning, pending_->Commit(index, order_.retention));
+  written.index_sum = pending_->index_sum();
   return written;
 }
 

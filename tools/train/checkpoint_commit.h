@@ -39,7 +39,8 @@ struct CheckpointWritten {
   int64_t bytes = 0;               // of the tensors
   int64_t bytes_of_rank_most = 0;  // of the rank that has written most
   int64_t num_files = 0;
-  std::string warning;  // an earlier checkpoint that could not be removed, for people; or empty
+  uint32_t index_sum = 0;  // store::CheckpointIndex::sum
+  std::string warning;     // an earlier checkpoint that could not be removed, for people; or empty
 };
 
 class CheckpointCommit {

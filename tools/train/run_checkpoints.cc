@@ -180,7 +180,7 @@ absl::Status RunCheckpoints::EndFolder(JobRunner::Wait wait) {
 }
 
 void RunCheckpoints::NoteWritten(int64_t step, const CheckpointWritten& written) {
-  folder_->NoteWritten(step);
+  folder_->NoteWritten(step, written.index_sum);
   write_seconds_ = SecondsSince(last_begun_ns_);
   totals_.write_seconds += *write_seconds_;
   totals_.bytes += written.bytes;
@@ -239,14 +239,14 @@ absl::Status RunCheckpoints::WriteOnTheWay(int64_t step) {
   progress_->Say(absl::StrCat("checkpoint of step ", step, " written to ", options_.checkpoint,
                               fails_ ? " again" : ""));
   fails_ = false;
-  folder_->NoteWritten(step);
+  folder_->NoteFile(step);
   return absl::OkStatus();
 }
 
 absl::Status RunCheckpoints::SaveNow(int64_t step) {
   if (!folder_->is_folder()) {
     WEIR_RETURN_IF_ERROR(SaveFile(step, options_.checkpoint));
-    folder_->NoteWritten(step);
+    folder_->NoteFile(step);
     return absl::OkStatus();
   }
   WEIR_RETURN_IF_ERROR(BeginFolder(step));

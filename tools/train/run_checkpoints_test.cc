@@ -27,6 +27,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_index.h"
 #include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/safetensors.h"
 #include "tools/train/checkpoint_header.h"
@@ -522,6 +523,14 @@ TEST_F(RunOfTwoAttemptsTest, ACheckpointThatSomebodyRemovesCostsItsStepsOnly) {
   std::filesystem::remove_all(Path("c") + "/step-000000004");
   EXPECT_EQ(RunAgain(), 2);
   EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(2, 4, 6, 8));
+}
+
+TEST_F(RunOfTwoAttemptsTest, ACheckpointThatSomebodyEditsCostsItsStepsOnly) {
+  const std::string path = run_.GoBackToWhole().path + "/" + store::kIndexFile;
+  store::CheckpointIndex index = store::ReadIndex(path).value();
+  index.facts.job = "another name";
+  std::ofstream(path, std::ios::binary) << store::EncodeIndex(index);
+  EXPECT_EQ(RunAgain(), 2);
 }
 
 TEST_F(RunOfTwoAttemptsTest, ACheckpointThatGoesWhileASecondAttemptLoadsItCostsItsStepsOnly) {

@@ -108,16 +108,20 @@ std::string RunFolder::PathOfWritten(int64_t step) const {
   return folder.empty() ? "" : absl::StrCat(folder, "/", store::StepFolderName(step));
 }
 
-void RunFolder::NoteWritten(int64_t step) {
+void RunFolder::NoteWritten(int64_t step, uint32_t index_sum) {
+  NoteKnown({step, "", checkpoint::Identity{run_id_, step, index_sum}});
+}
+
+void RunFolder::NoteFile(int64_t step) { NoteKnown({step, "", IdentityIfReadable(path_)}); }
+
+void RunFolder::NoteKnown(Known written) {
   if (renamed_ != nullptr || !is_folder_) written_.clear();
   renamed_.reset();
   // Those that --keep has removed meanwhile are gone, and later ones are of before a restart.
   std::error_code error;
   std::erase_if(written_, [&](const Known& other) {
-    return other.step >= step || !fs::exists(PathOfWritten(other.step), error);
+    return other.step >= written.step || !fs::exists(PathOfWritten(other.step), error);
   });
-  Known written{step, "", checkpoint::Identity{run_id_, step, std::nullopt}};
-  if (!is_folder_) written.identity = IdentityIfReadable(path_);
   written_.push_back(std::move(written));
 }
 

@@ -68,9 +68,11 @@ class RunFolder {
   // call. Then the run has no right for the folder that has the name before the next Claim.
   std::string NoteRenaming();
 
-  // Notes that the run has written the checkpoint of `step`. Precondition for a folder: Claim was
+  // Note that the run has written the checkpoint of `step`: in the folder, with this sum of its
+  // index (store::CheckpointIndex::sum), or as the one file. Precondition for a folder: Claim was
   // called after the last NoteRenaming.
-  void NoteWritten(int64_t step);
+  void NoteWritten(int64_t step, uint32_t index_sum);
+  void NoteFile(int64_t step);
   struct Written {
     int64_t step = 0;
     std::string path;  // now
@@ -126,6 +128,8 @@ class RunFolder {
     std::optional<checkpoint::Identity> identity;
   };
 
+  // Adds a checkpoint that the run has written to written_.
+  void NoteKnown(Known written);
   // Takes the right for the folder that has the name, if the path is that of a folder.
   absl::Status TakeFolder();
   // Returns the present path of the folder that has the run's checkpoints; "": there is none.

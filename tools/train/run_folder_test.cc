@@ -36,7 +36,7 @@ class RunFolderTest : public ::testing::Test {
     const absl::Status claimed = folder_.Claim();
     EXPECT_TRUE(claimed.ok()) << claimed;
     WriteOf(folder_.run_id(), "c", step);
-    folder_.NoteWritten(step);
+    folder_.NoteWritten(step, checkpoint::IdentityOf(StepIn("c", step)).value().sum);
     return said;
   }
   // Writes a checkpoint of any run, in the place of one that is there.
@@ -199,6 +199,16 @@ TEST_F(RunFolderTest, ARestartBeginsWithTheCheckpointOfTheFirstStartOrWithAnOlde
   EXPECT_FALSE(folder_.CheckKnown(StepIn("e", 20)).ok());
 }
 
+TEST_F(RunFolderTest, ARestartTakesNoCopyOfACheckpointOfThisRunThatSomebodyHasEdited) {
+  Write(2);
+  Write(4);
+  WriteOf(folder_.run_id(), "c", 4);
+  EXPECT_EQ(folder_.GoBackToWhole().path, StepIn("c", 4)) << "the same bytes";
+  WriteOf(folder_.run_id(), "c", 4, 7.0f);
+  EXPECT_THAT(folder_.CheckKnown(StepIn("c", 4)).message(), HasSubstr("W0967"));
+  EXPECT_EQ(folder_.GoBackToWhole().path, StepIn("c", 2));
+}
+
 TEST_F(RunFolderTest, AStartThatHasLoadedNothingGoesBackFurtherOnlyIfItsCheckpointIsNotWhatItWas) {
   for (const int64_t step : {2, 4, 6, 8}) Write(step);
   EXPECT_FALSE(folder_.GoBackFurther(StepIn("c", 8)).has_value()) << "the error is another one";
@@ -265,8 +275,8 @@ TEST_F(RunFolderTest, AFileIsThereOrNot) {
   EXPECT_TRUE(file.has_begun());
   EXPECT_FALSE(file.Last().has_value());
   place_.Write("file", "a checkpoint");
-  file.NoteWritten(2);
-  file.NoteWritten(4);
+  file.NoteFile(2);
+  file.NoteFile(4);
   EXPECT_EQ(file.Last()->step, 4);
   EXPECT_EQ(file.GoBackToWhole().path, Path("file"));
   fs::remove(Path("file"));
