@@ -432,7 +432,9 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   launch::SignalWatch* const signals = run->signals;
   BeginRecord(arguments, arguments.job.Title(job), run);
   train::TrainOptions& options = arguments.options;
-  run->folder.emplace(options.checkpoint);
+  const bool restarts = arguments.on_failure != "stop";
+  run->folder.emplace(options.checkpoint, restarts ? train::RunFolder::Loads::kAfterFailures
+                                                   : train::RunFolder::Loads::kOnce);
   options.folder = &*run->folder;
   // The path stays that of a folder if somebody renames the folder.
   if (run->folder->is_folder()) {
@@ -474,7 +476,6 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
   read.costs.TellHosts(&job);
   WEIR_RETURN_IF_ERROR(LayOutAndSay(arguments, read.rule_costs, &job, console));
 
-  const bool restarts = arguments.on_failure != "stop";
   processes.recovers = arguments.on_failure == "elastic";
   processes.loss = arguments.Loss();
   if (restarts && has_processes) {

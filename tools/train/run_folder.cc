@@ -55,9 +55,10 @@ absl::Status CheckPlaceOfCheckpoints(const std::string& path) {
   return store::TryFolder(store::WithoutSlashes(path));
 }
 
-RunFolder::RunFolder(const std::string& path)
+RunFolder::RunFolder(const std::string& path, Loads loads)
     : path_(store::WithoutSlashes(path)),
       is_folder_(IsFolderPath(path)),
+      loads_(loads),
       run_id_(store::PendingCheckpoint::NewToken()) {}
 
 std::string RunFolder::PathFor(int64_t step) const {
@@ -214,11 +215,12 @@ void RunFolder::NoteStart(const std::string& resume) {
   first_resume_ = resume;
   begun_with_.clear();
   if (resume.empty()) return;
-  std::optional<checkpoint::Identity> identity = IdentityIfReadable(resume);
+  std::optional<checkpoint::Identity> identity;
+  if (loads_ == Loads::kAfterFailures) identity = IdentityIfReadable(resume);
   const std::optional<int64_t> step =
       store::StepOfName(fs::path(store::WithoutSlashes(resume)).filename().string());
   begun_with_.push_back({step.value_or(0), resume, std::move(identity)});
-  if (!step.has_value()) return;
+  if (!step.has_value() || loads_ == Loads::kOnce) return;
   const std::string directory = store::FolderAround(resume);
   std::vector<int64_t> before = store::CommittedSteps(directory);
   std::erase_if(before, [&step](int64_t other) { return other >= *step; });

@@ -43,9 +43,11 @@ absl::Status CheckPlaceOfCheckpoints(const std::string& path);
 
 class RunFolder {
  public:
+  // kOnce: the run ends with its first failure, so it loads a checkpoint once and compares none.
+  enum class Loads : uint8_t { kOnce, kAfterFailures };
   // `path` is the value of --checkpoint; empty: the run writes no checkpoints. The path stays that
   // of a folder, or of a file, also if somebody renames what is there.
-  explicit RunFolder(const std::string& path);
+  explicit RunFolder(const std::string& path, Loads loads = Loads::kAfterFailures);
 
   // The id of the run, which its checkpoints carry (store::CheckpointFacts). All starts of the run
   // after failures have this id, and no other run has it, also none that resumes a checkpoint of
@@ -105,7 +107,8 @@ class RunFolder {
   std::optional<checkpoint::WholeCheckpoint> GoBackFurther(const std::string& chosen);
 
   // Notes the checkpoint with which the run begins (--resume); empty: none. Call once, before it is
-  // loaded.
+  // loaded. Reads its index or header and those of the newest ones before it, unless the run loads
+  // a checkpoint once: an index may have 256 MiB.
   void NoteStart(const std::string& resume);
   // Checks before a load that what stands at `path` is the checkpoint that the run knows by that
   // path. OK if the run knows none. kDataLoss (W0967): another one is there; or an error of opening
@@ -120,8 +123,8 @@ class RunFolder {
   std::string PresentPathOf(const std::string& checkpoint) const;
 
  private:
-  // A checkpoint that the run knows. Absent identity: it could not be read, and any other counts as
-  // the same.
+  // A checkpoint that the run knows. Absent identity: it was not read, or could not be, and any
+  // other counts as the same.
   struct Known {
     int64_t step = 0;
     std::string path;  // when the run began; empty in written_
@@ -144,6 +147,7 @@ class RunFolder {
 
   const std::string path_;
   const bool is_folder_;
+  const Loads loads_;
   const std::string run_id_;
   bool has_begun_ = false;
   // The right for the folder that has the name, as of the last NoteRenaming; null: the run has

@@ -249,6 +249,15 @@ TEST_F(RunFolderTest, AStartGoesBackFurtherThanTheCheckpointOfTheFirstStartWhile
   EXPECT_FALSE(folder_.GoBackFurther(StepIn("e", 20)).has_value()) << "its own error is told";
 }
 
+TEST_F(RunFolderTest, ARunThatEndsWithItsFirstFailureReadsNoCheckpointToCompareLater) {
+  for (const int64_t step : {10, 20}) WriteOf("earlier", "e", step);
+  RunFolder once(Path("c") + "/", RunFolder::Loads::kOnce);
+  once.NoteStart(StepIn("e", 20));
+  WriteOf("other", "e", 20);
+  EXPECT_TRUE(once.CheckKnown(StepIn("e", 20)).ok());
+  EXPECT_EQ(once.GoBackToWhole().path, StepIn("e", 20));
+}
+
 TEST_F(RunFolderTest, ACheckpointWithoutAnIdIsToldFromAnotherByItsChecksum) {
   WriteOf("", "e", 20);
   folder_.NoteStart(StepIn("e", 20));
