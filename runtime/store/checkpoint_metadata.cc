@@ -75,7 +75,7 @@ bool IsOfCheckpoint(const Metadata& metadata) {
 CheckpointFacts FactsOf(const Metadata& metadata) {
   CheckpointFacts facts;
   facts.job = TextOf(metadata, kJobKey);
-  facts.job_id = TextOf(metadata, kJobIdKey);
+  facts.job_id = RunOf(metadata);
   facts.plan_id = TextOf(metadata, kPlanIdKey);
   facts.schedule = TextOf(metadata, kScheduleKey);
   const int64_t step = StepsBehind(metadata).value_or(0);
@@ -104,6 +104,12 @@ CheckpointFacts FactsOf(const Metadata& metadata) {
   if (facts.keys.empty() && facts.cursor.has_value()) facts.keys = {{kTrainingKey, *seed}};
   SealFacts(&facts);
   return facts;
+}
+
+std::string RunOf(const Metadata& metadata) { return TextOf(metadata, kJobIdKey); }
+
+bool AreOfTwoRuns(const std::string& a, const std::string& b) {
+  return !a.empty() && !b.empty() && a != b;
 }
 
 std::optional<int64_t> StepsBehind(const Metadata& metadata) {

@@ -43,6 +43,11 @@ bool IsOfCheckpoint(const Metadata& metadata);
 // written has no seal: the facts get those that fit, and the checksum of the header binds them. In
 // such a file the seed of the cursor stands for the key "training" if there is no key.
 CheckpointFacts FactsOf(const Metadata& metadata);
+// Returns the id of the run that wrote the checkpoint; empty: the metadata does not name it.
+std::string RunOf(const Metadata& metadata);
+// Returns whether two ids are those of two runs. An empty id fits any other, because checkpoints of
+// earlier versions do not name their run.
+bool AreOfTwoRuns(const std::string& a, const std::string& b);
 // Returns the steps behind a checkpoint or behind weights; nullopt: the metadata does not tell.
 std::optional<int64_t> StepsBehind(const Metadata& metadata);
 

@@ -32,11 +32,6 @@ absl::Status WrongStep(const std::string& folder, const std::string& tensor, int
                   AnotherCheckpoint(folder) + "; states of two steps do not fit together"});
 }
 
-// Checkpoints of earlier versions do not name their run.
-bool AreOfTwoRuns(const std::string& a, const std::string& b) {
-  return !a.empty() && !b.empty() && a != b;
-}
-
 absl::Status WrongRun(const std::string& folder, const std::string& file,
                       const std::string& expected, const std::string& found) {
   return Damaged({"W0967", (fs::path(folder) / file).string(),
@@ -61,8 +56,7 @@ std::string RunNamedBy(const FileBytes& file) {
   const absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(
       "", reinterpret_cast<const char*>(file.data) + sizeof(length), static_cast<int64_t>(length));
   if (!header.ok()) return "";
-  const auto run = header->metadata.find(kJobIdKey);
-  return run == header->metadata.end() ? "" : run->second;
+  return RunOf(header->metadata);
 }
 
 // Checks the size and the header of a file. If the file is another run's, the error says so.

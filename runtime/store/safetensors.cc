@@ -209,6 +209,23 @@ absl::Status SafetensorsReader::AddIndex() {
   return TakeMetadata();
 }
 
+absl::Status SafetensorsReader::CheckRuns() const {
+  const File* named = nullptr;  // the first file that names its run
+  for (const File& file : files_) {
+    const std::string found = RunOf(file.metadata);
+    if (found.empty() || !IsOfCheckpoint(file.metadata)) continue;
+    if (named == nullptr) named = &file;
+    const std::string expected = RunOf(named->metadata);
+    if (!AreOfTwoRuns(expected, found)) continue;
+    return Damaged({"W0967", path_, "files that are all of one run",
+                    absl::StrCat(named->bytes->path(), " of run ", expected, " and ",
+                                 file.bytes->path(), " of run ", found),
+                    "the export again, or a copy of the whole folder: states of two runs do not "
+                    "fit together"});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SafetensorsReader::TakeMetadata() {
   if (files_.empty()) return absl::OkStatus();
   const File& first = files_[0];
@@ -229,7 +246,7 @@ absl::Status SafetensorsReader::TakeMetadata() {
       return it == file.metadata.end() || it->second != entry.second;
     });
   }
-  return absl::OkStatus();
+  return CheckRuns();
 }
 
 uint32_t SafetensorsReader::header_sum() const {

@@ -71,7 +71,7 @@ class SafetensorsReader {
   // Opens a file, all files of an index (weight_index.h), or a checkpoint folder, of which it reads
   // only the index. kNotFound: no file, or see CheckStepIsThere. kDataLoss: damaged, see above; or
   // the tensors of the files are not those of the index, or weights of two steps (W0047); or states
-  // of two steps (W0717); or an error of CheckpointShards::Open.
+  // of two steps (W0717) or of two runs (W0967); or an error of CheckpointShards::Open.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -118,8 +118,10 @@ class SafetensorsReader {
   // Adds a file and its tensors.
   absl::Status AddFile(const std::string& path);
   absl::Status AddIndex();
-  // Checks that all files are of one step, and keeps the metadata that they have in common.
+  // Checks that all files are of one step and of one run, and keeps the metadata that they have in
+  // common.
   absl::Status TakeMetadata();
+  absl::Status CheckRuns() const;
   absl::Status AddShards();
   absl::StatusOr<Checked> CheckSumsOf(int file) const;
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -461,6 +462,35 @@ TEST(SafetensorsIndex, HasTheMetadataThatAllFilesHaveAndRefusesFilesOfTwoSteps) 
   EXPECT_THAT(mixed, HasSubstr("W0717"));
   EXPECT_THAT(mixed, HasSubstr("part-1.safetensors with states of step 12"));
   EXPECT_THAT(mixed, HasSubstr("part-2.safetensors with states of step 24"));
+}
+
+TEST(SafetensorsIndex, RefusesStatesOfTwoRunsAtOneStep) {
+  const std::string path = WriteIndexed(
+      "runs.json", R"({"weight_map": {"a": "part-1.safetensors", "b": "part-2.safetensors",
+                                      "c": "part-3.safetensors"}})");
+  // Writes the three files, each of step 12 and of the run of that name.
+  const auto error_of = [&path](const char* a, const char* b, const char* c) {
+    const std::pair<const char*, const char*> parts[] = {{"a", a}, {"b", b}, {"c", c}};
+    for (int i = 0; i < 3; ++i) {
+      std::map<std::string, std::string> metadata = {{"step", "12"}};
+      if (*parts[i].second != 0) metadata["job_id"] = parts[i].second;
+      WriteOne(TemporaryPath(absl::StrCat("part-", i + 1, ".safetensors")), parts[i].first, 1,
+               metadata);
+    }
+    return std::string(SafetensorsReader::Open(path).status().message());
+  };
+  EXPECT_EQ(error_of("j1", "j1", "j1"), "");
+  EXPECT_EQ(error_of("j1", "", "j1"), "") << "a file may leave its run open";
+  for (const char* first : {"j1", ""}) {
+    const std::string mixed = error_of(first, "j1", "j2");
+    EXPECT_THAT(mixed, HasSubstr("W0967 at " + path));
+    EXPECT_THAT(mixed, HasSubstr("part-3.safetensors of run j2"));
+  }
+  // Files of other programs may use the key for anything.
+  WriteOne(TemporaryPath("part-1.safetensors"), "a", 1, {{"job_id", "1"}});
+  WriteOne(TemporaryPath("part-2.safetensors"), "b", 1, {{"job_id", "2"}});
+  WriteOne(TemporaryPath("part-3.safetensors"), "c", 1, {});
+  EXPECT_TRUE(SafetensorsReader::Open(path).ok());
 }
 
 TEST(SafetensorsIndex, IsNamedToWhoAsksForTheFileThatTheExportWasToBe) {

@@ -360,6 +360,25 @@ TEST_P(TransitionTest, Fault10TwoRandomKeysExchanged) {
               AllOf(HasSubstr("W0719"), HasSubstr("found none")));
 }
 
+TEST_P(TransitionTest, AFileOfAnotherRunOfTheSameStepIsRejected) {
+  if (is_folder()) {
+    EXPECT_THAT(
+        TextAfter(nullptr, [](store::CheckpointIndex* index) { index->files[1].job_id = "j2"; }),
+        AllOf(HasSubstr("W0967"), HasSubstr("rank-00001"), HasSubstr("shards of run j2")));
+  } else if (GetParam() == Form::kIndex) {
+    Write(nullptr);
+    store::CheckpointIndex other;
+    other.facts = store::FactsForTest(kStep);
+    other.facts.job_id = "j2";
+    other.facts.schedule = "0.2, constant";
+    other.tensors = store::TensorFactsForTest(Sound());
+    store::SealFacts(&other.facts);
+    WriteStates(Files()[1], other, {"wq", "wq/adam_m"});
+    EXPECT_THAT(Text(), AllOf(HasSubstr("W0967"), HasSubstr("part-1.safetensors of run j1"),
+                              HasSubstr("part-2.safetensors of run j2")));
+  }
+}
+
 TEST_P(TransitionTest, StatesOfAnotherJobAreRejectedByName) {
   if (is_folder()) {
     EXPECT_THAT(TextAfter(nullptr,
