@@ -1,5 +1,8 @@
 #include "runtime/store/checkpoint_metadata.h"
 
+#include <algorithm>
+
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -33,6 +36,14 @@ std::string SealText(uint64_t seal) { return absl::StrCat(absl::Hex(seal, absl::
 uint64_t SealOf(const Metadata& metadata, const std::string& key) {
   uint64_t seal = 0;
   return absl::SimpleHexAtoi(TextOf(metadata, key), &seal) ? seal : 0;
+}
+
+// Returns whether the file is of a version that wrote seals. A file without a cursor has no seal of
+// one, and has those of its keys.
+bool HasSeals(const Metadata& metadata) {
+  return std::any_of(metadata.begin(), metadata.end(), [](const auto& entry) {
+    return entry.first == kSealKey || absl::StartsWith(entry.first, kKeySealPrefix);
+  });
 }
 
 void AddText(const std::string& key, const std::string& text, Metadata* metadata) {
@@ -97,7 +108,7 @@ CheckpointFacts FactsOf(const Metadata& metadata) {
       facts.keys.push_back(
           {std::string(name), value, SealOf(metadata, absl::StrCat(kKeySealPrefix, name))});
   }
-  if (metadata.count(kSealKey) > 0) {
+  if (HasSeals(metadata)) {
     if (facts.cursor.has_value()) facts.cursor->seal = SealOf(metadata, kSealKey);
     return facts;
   }

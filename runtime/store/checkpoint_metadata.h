@@ -40,8 +40,9 @@ Metadata WeightsMetadataOf(const std::string& job, int64_t step);
 bool IsOfCheckpoint(const Metadata& metadata);
 // Returns the facts that the metadata tells. Numbers that cannot be read are absent, but for
 // optimizer_step, which is then -1. Seals that cannot be read are 0. A file of before seals were
-// written has no seal: the facts get those that fit, and the checksum of the header binds them. In
-// such a file the seed of the cursor stands for the key "training" if there is no key.
+// written has no seal of any kind: the facts get those that fit, and the checksum of the header
+// binds them. A file with some seals and without others has seals of 0 in their place. In a file
+// without any, the seed of the cursor stands for the key "training" if there is no key.
 CheckpointFacts FactsOf(const Metadata& metadata);
 // Returns the id of the run that wrote the checkpoint; empty: the metadata does not name it.
 std::string RunOf(const Metadata& metadata);

@@ -7,8 +7,10 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -52,12 +54,14 @@ std::map<std::string, ExpectedState> StatesOfJob() {
           {"wq/adam_m", {"F32", {3, 2}, store::StateOwner::kOptimizerSlot}}};
 }
 
-absl::Status CheckAt(const std::string& path) {
+absl::Status CheckAt(const std::string& path,
+                     TransitionOptions::Purpose purpose = TransitionOptions::Purpose::kResume) {
   const auto reader = store::SafetensorsReader::Open(path);
   if (!reader.ok()) return reader.status();
   const std::map<std::string, ExpectedState> states = StatesOfJob();
   TransitionOptions options;
   options.states = &states;
+  options.purpose = purpose;
   options.depth = TransitionOptions::Depth::kContents;
   return CheckTransition(**reader, options).status();
 }
@@ -358,6 +362,16 @@ TEST_P(TransitionTest, Fault10TwoRandomKeysExchanged) {
               AllOf(HasSubstr("W0719"), HasSubstr("random key ")));
   EXPECT_THAT(TextAfter(nullptr, [](store::CheckpointIndex* index) { index->facts.keys.clear(); }),
               AllOf(HasSubstr("W0719"), HasSubstr("found none")));
+  // A checkpoint without a cursor is read as weights, and its keys are compared with their seals.
+  const auto without_cursor = [](store::CheckpointIndex* index) { index->facts.cursor.reset(); };
+  Write(nullptr, without_cursor);
+  EXPECT_EQ(CheckAt(SourcePath(), TransitionOptions::Purpose::kKeep), absl::OkStatus());
+  Write(nullptr, [&](store::CheckpointIndex* index) {
+    without_cursor(index);
+    std::swap(index->facts.keys[0].key, index->facts.keys[1].key);
+  });
+  EXPECT_THAT(CheckAt(SourcePath(), TransitionOptions::Purpose::kKeep).message(),
+              AllOf(HasSubstr("W0719"), HasSubstr("under another seal")));
 }
 
 TEST_P(TransitionTest, AFileOfAnotherRunOfTheSameStepIsRejected) {
@@ -403,24 +417,46 @@ TEST_P(TransitionTest, StatesOfAnotherJobAreRejectedByName) {
       AllOf(HasSubstr("W0716"), HasSubstr("tensor more:"), HasSubstr("the job does not have")));
 }
 
+// A file of one weight with this metadata.
+class FileOfVersionTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<store::SafetensorsReader> OpenWith(const store::Metadata& metadata) const {
+    const std::string path = folder_.PathFor("c.safetensors");
+    const auto writer =
+        store::SafetensorsWriter::Create(path, {{"w", DType::kF32, {1}}}, metadata).value();
+    const float value = 1;
+    EXPECT_TRUE(writer->Write(0, &value).ok());
+    EXPECT_TRUE(writer->Commit().ok());
+    return store::SafetensorsReader::Open(path).value();
+  }
+
+  const TemporaryFolder folder_;
+  const TransitionOptions options_{nullptr, TransitionOptions::Purpose::kResume,
+                                   TransitionOptions::Depth::kContentsIfHere};
+};
+
 // The checksum of the header binds what such a file says of itself.
-TEST(FileWithoutSealsTest, PassesAndIsReadAsTheRunWroteIt) {
+TEST_F(FileOfVersionTest, WithoutSealsPassesAndIsReadAsTheRunWroteIt) {
   store::CheckpointFacts facts = store::FactsForTest(kStep);
   facts.keys.clear();
   store::Metadata metadata = store::CheckpointMetadataOf(facts);
   metadata.erase("seal");
-  const TemporaryFolder folder;
-  const auto writer = store::SafetensorsWriter::Create(folder.PathFor("c.safetensors"),
-                                                       {{"w", DType::kF32, {1}}}, metadata)
-                          .value();
-  const float value = 1;
-  ASSERT_TRUE(writer->Write(0, &value).ok());
-  ASSERT_TRUE(writer->Commit().ok());
-  const auto reader = store::SafetensorsReader::Open(folder.PathFor("c.safetensors")).value();
-  TransitionOptions options;
-  options.depth = TransitionOptions::Depth::kContentsIfHere;
-  EXPECT_EQ(CheckTransition(*reader, options).value(), Contents::kChecked);
+  const auto reader = OpenWith(metadata);
+  EXPECT_EQ(CheckTransition(*reader, options_).value(), Contents::kChecked);
   EXPECT_EQ(RecordedIn(*reader).facts.keys.at(0).key, facts.cursor->seed);
+}
+
+TEST_F(FileOfVersionTest, WithSealsLacksNoneOfThem) {
+  store::CheckpointFacts facts = store::FactsForTest(kStep);
+  store::SealFacts(&facts);
+  const store::Metadata sound = store::CheckpointMetadataOf(facts);
+  EXPECT_EQ(CheckTransition(*OpenWith(sound), options_).value(), Contents::kChecked);
+  for (const auto& [seal, code] :
+       {std::make_pair("seal", "W0718"), std::make_pair("seal:dropout", "W0719")}) {
+    store::Metadata metadata = sound;
+    ASSERT_EQ(metadata.erase(seal), 1u);
+    EXPECT_THAT(CheckTransition(*OpenWith(metadata), options_).status().message(), HasSubstr(code));
+  }
 }
 
 class FindWholeTest : public ::testing::Test {
