@@ -459,6 +459,13 @@ TEST_F(FileOfVersionTest, WithSealsLacksNoneOfThem) {
   }
 }
 
+// A file that is older than cursors says no more than this.
+TEST_F(FileOfVersionTest, WithoutACursorIsForInit) {
+  const auto reader = OpenWith({{"step", "12"}, {"key:training", "7"}});
+  EXPECT_THAT(CheckTransition(*reader, options_).status().message(),
+              AllOf(HasSubstr("W0718"), HasSubstr("found none. Try: --init")));
+}
+
 class FindWholeTest : public ::testing::Test {
  protected:
   // The folder has checkpoints of the steps 12, 24 and 36, and `latest` names the last.
