@@ -1,6 +1,6 @@
 // The transition gate: the checks that a checkpoint passes before a job continues from it, and
-// after a command has rewritten it. The checks, their order and their codes are the same for a
-// folder, a file and an index of several files.
+// after a command has rewritten it. The gate is the same for a folder, a file and an index of
+// several files, with the codes of each form.
 //
 //   what must hold                                           folder           file or index
 //   ---------------------------------------------------------------------------------------
