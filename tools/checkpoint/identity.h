@@ -13,8 +13,9 @@ namespace weir::checkpoint {
 struct Identity {
   std::string run;   // store::CheckpointFacts::job_id; empty: the checkpoint does not name its run
   int64_t step = 0;  // steps done
-  // The CRC32C of the index, or of the headers of files. An index has checksums of all values, and
-  // a header has them unless another program has written the file.
+  // The CRC32C of the index, or of the headers of files. An index has the checksums of all values,
+  // and so have the headers of files that have checksums. Two files without checksums, as other
+  // programs write them, may differ in their values alone and have the same headers.
   uint32_t sum = 0;
 };
 
