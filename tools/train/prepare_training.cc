@@ -22,7 +22,6 @@
 #include "runtime/collective/nccl_placement.h"
 #include "runtime/device/cuda/cuda_facts.h"
 #include "runtime/store/checkpoint_folder.h"
-#include "runtime/store/checkpoint_metadata.h"
 #include "tools/checkpoint/transition.h"
 #include "tools/launch/placement.h"
 #include "tools/train/buddy_memory.h"
@@ -280,7 +279,7 @@ class Preparation {
     WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const store::SafetensorsReader> file,
                           OpenSound(options_.resume, &prepared_.notes));
     WEIR_RETURN_IF_ERROR(CheckIsCheckpoint(*file));
-    const store::CheckpointFacts facts = store::FactsOf(file->metadata());
+    const store::CheckpointFacts facts = checkpoint::RecordedIn(*file).facts;
     WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, facts));
     WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, states));
     prepared_.first_step = facts.step;
