@@ -493,6 +493,26 @@ TEST(SafetensorsIndex, RefusesStatesOfTwoRunsAtOneStep) {
   EXPECT_TRUE(SafetensorsReader::Open(path).ok());
 }
 
+// The headers have the checksums of all values.
+TEST(SafetensorsIndex, TheChecksumOfTheHeadersTellsValuesMetadataAndFilesApart) {
+  const std::string path = WriteIndexed(
+      "sums.json", R"({"weight_map": {"a": "part-1.safetensors", "b": "part-2.safetensors"}})");
+  const std::string second = TemporaryPath("part-2.safetensors");
+  const auto sum_of = [](const std::string& of) {
+    return SafetensorsReader::Open(of).value()->header_sum();
+  };
+  const uint32_t both = sum_of(path), one = sum_of(second);
+  EXPECT_NE(both, one);
+  WriteOne(second, "b", 6);
+  EXPECT_NE(sum_of(path), both);
+  EXPECT_NE(sum_of(second), one);
+  WriteOne(second, "b", 5, {{"seed", "7"}});
+  EXPECT_NE(sum_of(path), both);
+  WriteOne(second, "b", 5);
+  EXPECT_EQ(sum_of(path), both) << "the same bytes";
+  EXPECT_EQ(sum_of(second), one);
+}
+
 TEST(SafetensorsIndex, IsNamedToWhoAsksForTheFileThatTheExportWasToBe) {
   const std::string index = WriteIndexed("export.safetensors.index.json",
                                          R"({"weight_map": {"a": "part-1.safetensors"}})");

@@ -11,7 +11,9 @@
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/checkpoint_metadata.h"
 #include "runtime/store/checkpoint_testing.h"
+#include "runtime/store/safetensors.h"
 
 namespace weir::train {
 namespace {
@@ -291,6 +293,41 @@ TEST_F(RunFolderTest, AFileIsThereOrNot) {
   fs::remove(Path("file"));
   EXPECT_FALSE(file.Last().has_value());
   EXPECT_EQ(file.GoBackToWhole().path, "");
+}
+
+// Writes a checkpoint of `step` in one file, which does not name its run.
+void WriteFile(const std::string& path, int64_t step, float value) {
+  store::CheckpointFacts facts = store::FactsForTest(step);
+  facts.job_id.clear();
+  store::SealFacts(&facts);
+  const auto writer = store::SafetensorsWriter::Create(path, {{"x", DType::kF32, {1}}},
+                                                       store::CheckpointMetadataOf(facts));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Write(0, &value).ok());
+  ASSERT_TRUE((*writer)->Commit().ok());
+}
+
+TEST_F(RunFolderTest, AFileThatAnotherRunHasReplacedIsToldByItsChecksum) {
+  const auto is_another = AllOf(HasSubstr("W0967"), HasSubstr("of step 4 with the checksum "));
+  RunFolder file(Path("file"));
+  WriteFile(Path("begun"), 4, 1.0f);
+  file.NoteStart(Path("begun"));
+  ASSERT_TRUE(file.Claim().ok());
+  WriteFile(Path("file"), 4, 1.0f);
+  file.NoteFile(4);
+  EXPECT_TRUE(file.CheckKnown(Path("file")).ok());
+  EXPECT_EQ(file.GoBackToWhole().path, Path("file"));
+  // The step is the same, and so are all sizes.
+  WriteFile(Path("file"), 4, 2.0f);
+  EXPECT_THAT(file.CheckKnown(Path("file")).message(), is_another);
+  const checkpoint::WholeCheckpoint begun = file.GoBackToWhole();
+  EXPECT_EQ(begun.path, Path("begun"));
+  EXPECT_THAT(begun.warnings, ElementsAre(is_another));
+  EXPECT_TRUE(file.CheckKnown(Path("begun")).ok());
+  WriteFile(Path("begun"), 4, 2.0f);
+  EXPECT_THAT(file.CheckKnown(Path("begun")).message(), is_another);
+  // Whoever loads the checkpoint of the first start gets the error.
+  EXPECT_EQ(file.GoBackToWhole().path, Path("begun"));
 }
 
 TEST(RunWithoutCheckpointsTest, TheRunHasBegunOnceItHasAskedForItsPlace) {
