@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -545,6 +546,108 @@ INSTANTIATE_TEST_SUITE_P(
         HostsCase{"dp=2,tp=4", 4, {1, 0}}, HostsCase{"dp=2,sp=2,tp=2", 4, {1, 0, 2}},
         HostsCase{"dp=2,sp=2,tp=2", 2, {2, 0, 1}}, HostsCase{"pp=2,dp=2,tp=2", 4, {1, 2, 0}},
         HostsCase{"pp=4,dp=4", 8, {1, 0}}, HostsCase{"dp=2,pp=2,tp=2", 2, {2, 1, 0}}));
+
+struct UnequalHostsCase {
+  std::vector<const char*> meshes;
+  int64_t devices_per_host;
+};
+
+// Returns the bytes that hosts of the destination have to get from others: what some device there
+// asks for, and none there has.
+int64_t LeastBytesBetweenHosts(const Tensor& tensor, const Places& places) {
+  std::map<int64_t, std::set<int64_t>> lacking;  // offsets, by host
+  const auto offsets_of = [&](const Placement& placement, RankId rank) {
+    const Rect shard = ShardRect(tensor.type, placement.layout, places.mesh(placement.place),
+                                 places.CoordsOf(rank));
+    return OffsetsOf(shard, tensor.type.shape());
+  };
+  for (const RankId rank : places.ranks(tensor.to.place)) {
+    for (int64_t offset : offsets_of(tensor.to, rank)) lacking[places.HostOf(rank)].insert(offset);
+  }
+  for (const RankId rank : places.ranks(tensor.from.place)) {
+    for (int64_t offset : offsets_of(tensor.from, rank)) lacking[places.HostOf(rank)].erase(offset);
+  }
+  int64_t elements = 0;
+  for (const auto& [host, offsets] : lacking) elements += static_cast<int64_t>(offsets.size());
+  return elements * SizeOf(tensor.type.dtype);
+}
+
+bool HasPartials(const Layout& layout) {
+  return std::any_of(layout.begin(), layout.end(), [](const Sbp& sbp) { return sbp.is_partial(); });
+}
+
+// Returns whether the destination leaves a dimension whole, which the devices of a host can share.
+bool LeavesADimensionWhole(const Tensor& tensor) {
+  for (int t = 0; t < static_cast<int>(tensor.type.dims.size()); ++t) {
+    if (std::none_of(tensor.to.layout.begin(), tensor.to.layout.end(),
+                     [t](const Sbp& sbp) { return sbp.is_split() && sbp.axis == t; }))
+      return true;
+  }
+  return false;
+}
+
+class BoxingBetweenMeshesOverHosts : public ::testing::TestWithParam<UnequalHostsCase> {};
+
+TEST_P(BoxingBetweenMeshesOverHosts, AnyLayoutBecomesAnyOtherWithNoMoreBytesBetweenHosts) {
+  std::vector<Mesh> meshes;
+  for (const char* text : GetParam().meshes) meshes.push_back(*Mesh::Parse(text));
+  const Places places = PlacesWithMeshes(meshes, GetParam().devices_per_host),
+               one_host = PlacesWithMeshes(meshes);
+  std::mt19937_64 random(Seed());
+  int num_better = 0, num_least = 0;
+  std::vector<TensorType> types = Types();
+  types.push_back(TypeOf({{"x", 24, 2}, {"y", 24, 1}}));
+  types.push_back(TypeOf({{"x", 48, 1}, {"y", 24, 1}}));
+  for (const TensorType& type : types) {
+    for (int i = 0; i < 150; ++i) {
+      const int64_t from_place = static_cast<int64_t>(random() % meshes.size()),
+                    to_place = static_cast<int64_t>(random() % meshes.size());
+      const std::vector<Layout> froms = AllLayouts(type, meshes[from_place], Combiner::kSum),
+                                tos = AllLayouts(type, meshes[to_place], Combiner::kSum);
+      const Tensor tensor{type,
+                          {froms[random() % froms.size()], from_place},
+                          {tos[random() % tos.size()], to_place}};
+      SCOPED_TRACE(Describe(tensor, places));
+      const absl::StatusOr<std::vector<BoxingStep>> one_level =
+          PlanBoxing(type, tensor.from, tensor.to, places);
+      ASSERT_TRUE(one_level.ok()) << one_level.status();
+      // The devices take turns if nobody knows hosts.
+      const int64_t unknown = CountBytesBetweenHosts({type, one_host, *one_level}, places);
+      ASSERT_LE(CountBytesBetweenHosts({type, places, *one_level}, places), unknown);
+      const absl::StatusOr<Boxing> boxing =
+          PlanBoxingOverHosts(type, tensor.from, tensor.to, places, /*saved_bytes_min=*/0);
+      ASSERT_TRUE(boxing.ok()) << boxing.status();
+      const int64_t bytes = CountBytesBetweenHosts(*boxing, places);
+      ASSERT_LE(bytes, unknown);
+      ASSERT_EQ(BytesBetweenHosts(boxing->type, boxing->steps, boxing->places), bytes);
+      ASSERT_TRUE(RunAndCheck(tensor, places, *boxing));
+      num_better += bytes < unknown ? 1 : 0;
+      if (from_place == to_place || HasPartials(tensor.from.layout) ||
+          HasPartials(tensor.to.layout))
+        continue;
+      const int64_t least = LeastBytesBetweenHosts(tensor, places);
+      ASSERT_GE(bytes, least);
+      const HostCut* cut = places.host_cut(to_place);
+      if (meshes[from_place] == meshes[to_place] || cut == nullptr || !cut->follows_hosts ||
+          !CutsEvenly(tensor) || !LeavesADimensionWhole(tensor))
+        continue;
+      ASSERT_EQ(bytes, least);
+      ++num_least;
+    }
+  }
+  EXPECT_GT(num_better, 100);
+  EXPECT_GT(num_least, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, BoxingBetweenMeshesOverHosts,
+    ::testing::Values(UnequalHostsCase{{"dp=2", "dp=4"}, 2},
+                      UnequalHostsCase{{"dp=1,tp=2", "dp=2,tp=2", "dp=1,tp=2"}, 2},
+                      UnequalHostsCase{{"dp=2,tp=2", "dp=2,tp=4"}, 4},
+                      UnequalHostsCase{{"dp=2,tp=2", "dp=2,tp=4", "dp=2,tp=4"}, 4},
+                      UnequalHostsCase{{"dp=2,tp=1", "dp=3,tp=2", "dp=2,tp=2"}, 4},
+                      UnequalHostsCase{{"tp=4", "tp=2", "tp=6"}, 4},
+                      UnequalHostsCase{{"dp=3", "dp=6"}, 3}));
 
 // Checks a random bundle of tensors that differ in type and layouts but take the same number of
 // steps.

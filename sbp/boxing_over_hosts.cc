@@ -7,6 +7,7 @@
 
 #include "runtime/base/status.h"
 #include "sbp/boxing_planner.h"
+#include "sbp/rank_view.h"
 
 namespace weir::sbp {
 namespace {
@@ -270,6 +271,102 @@ class LevelsPlanner {
   const BoxingSteps one_level_;
 };
 
+// Returns the elements that a step sends from host to host, as a sum over all receivers.
+int64_t ElementsBetweenHosts(const TensorType& type, const BoxingStep& step, const Places& places) {
+  int64_t elements = 0;
+  std::optional<RankView> ranks;
+  for (const RankId receiver : places.ranks(step.to.place)) {
+    // A flat view belongs to one group.
+    if (step.flat || !ranks.has_value()) ranks.emplace(type, step, places, receiver);
+    ranks->view().ForEachCell(ranks->ReceiverAt(receiver), [&](const Cell& cell) {
+      for (const Coords& source : ranks->SourcesOf(receiver, cell)) {
+        if (places.HostOf(ranks->SenderOf(source)) != places.HostOf(receiver))
+          elements += cell.rect.volume();
+      }
+    });
+  }
+  return elements;
+}
+
+// Returns whether the layout leaves each device of the place the same shard over the cut mesh.
+bool KeepsShards(const TensorType& type, const Placement& placement, const Layout& over_cut,
+                 const Places& places, const HostCut& cut) {
+  const Mesh &mesh = places.mesh(placement.place), &cut_mesh = cut.places.mesh(placement.place);
+  for (size_t axis = 0; axis < cut.axes.size(); ++axis) {
+    if (cut.axes[axis].size() > 1 && !placement.layout[axis].offsets.empty()) return false;
+  }
+  for (int64_t device = 0; device < mesh.num_ranks(); ++device) {
+    if (ShardRect(type, placement.layout, mesh, mesh.CoordsOf(device)) !=
+        ShardRect(type, over_cut, cut_mesh, cut_mesh.CoordsOf(device)))
+      return false;
+  }
+  return true;
+}
+
+// Plans moves to a place that is cut into blocks, among places of unequal meshes. All arguments
+// outlive the planner.
+class BlocksPlanner {
+ public:
+  BlocksPlanner(const TensorType& type, const Placement& from, const Placement& to,
+                const Places& places, const HostCut& cut)
+      : type_(type), from_(from), to_(to), places_(places), cut_(cut) {}
+
+  // Returns the best steps over the cut meshes, or none if no steps save `saved_bytes_min` between
+  // hosts against `one_level`, which are over the meshes of the places.
+  BoxingSteps Plan(const BoxingSteps& one_level, int64_t saved_bytes_min) const {
+    const bool is_cut_twice = places_.mesh(from_.place) == places_.mesh(to_.place);
+    if (is_cut_twice && (HasPartials(from_.layout) || HasPartials(to_.layout))) return {};
+    Placement from = from_, to{OverCut(to_.layout, cut_, to_.place), to_.place};
+    if (!KeepsShards(type_, to_, to.layout, places_, cut_)) return {};
+    if (is_cut_twice) {
+      from.layout = OverCut(from_.layout, cut_, from_.place);
+      if (!KeepsShards(type_, from_, from.layout, places_, cut_)) return {};
+    }
+    BoxingSteps best;
+    Price least{
+        BytesBetweenHosts(type_, one_level, places_) - std::max<int64_t>(saved_bytes_min, 1) + 1, 0,
+        0};
+    for (int t = 0; t < static_cast<int>(type_.dims.size()); ++t) {
+      BoxingSteps steps = OnceForEachBlock(from, to, t);
+      if (steps.empty()) continue;
+      const Price price{BytesBetweenHosts(type_, steps, cut_.places),
+                        TotalBytes(type_, steps, cut_.places), steps.size()};
+      if (price >= least) continue;
+      least = price;
+      best = std::move(steps);
+    }
+    return best;
+  }
+
+ private:
+  using Price = std::tuple<int64_t, int64_t, size_t>;  // bytes between hosts, bytes, steps
+
+  static bool HasPartials(const Layout& layout) {
+    return std::any_of(layout.begin(), layout.end(),
+                       [](const Sbp& sbp) { return sbp.is_partial(); });
+  }
+
+  // To the other place, where the devices of a block share what they all ask for along tensor axis
+  // t, and then within blocks. None: nobody asks for copies within a block.
+  BoxingSteps OnceForEachBlock(const Placement& from, const Placement& to, int t) const {
+    Placement arrived = to;
+    const Mesh& mesh = cut_.places.mesh(to.place);
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+      if (cut_.within_host[axis] && mesh.size(axis) > 1 && !to.layout[axis].is_split())
+        arrived.layout[axis] = Sbp::S(t);
+    }
+    if (arrived == to) return {};
+    const absl::StatusOr<BoxingSteps> move = PlanBoxing(type_, from, arrived, cut_.places),
+                                      spread = PlanBoxing(type_, arrived, to, cut_.places);
+    return move.ok() && spread.ok() ? Chain(*move, *spread) : BoxingSteps();
+  }
+
+  const TensorType& type_;
+  const Placement &from_, &to_;
+  const Places& places_;
+  const HostCut& cut_;
+};
+
 }  // namespace
 
 absl::StatusOr<Boxing> PlanBoxingOverHosts(const TensorType& type, const Placement& from,
@@ -277,8 +374,15 @@ absl::StatusOr<Boxing> PlanBoxingOverHosts(const TensorType& type, const Placeme
                                            int64_t saved_bytes_min) {
   Boxing boxing{type, places, {}};
   WEIR_ASSIGN_OR_RETURN(boxing.steps, PlanBoxing(type, from, to, places));
-  const HostCut* const cut = places.host_cut();
-  if (cut == nullptr || ElementsSent(type, boxing.steps, places.mesh(from.place)) == 0)
+  const HostCut* const cut = places.host_cut(to.place);
+  if (cut == nullptr) return boxing;
+  if (from.place != to.place && !places.has_equal_meshes()) {
+    BoxingSteps steps =
+        BlocksPlanner(type, from, to, places, *cut).Plan(boxing.steps, saved_bytes_min);
+    if (steps.empty()) return boxing;
+    return Boxing{type, cut->places, std::move(steps)};
+  }
+  if (!cut->follows_hosts || ElementsSent(type, boxing.steps, places.mesh(from.place)) == 0)
     return boxing;
   const Mesh& mesh = cut->places.mesh(from.place);
   const Placement cut_from{OverCut(from.layout, *cut, from.place), from.place};
@@ -301,9 +405,17 @@ int64_t BytesBetweenHosts(const TensorType& type, const std::vector<BoxingStep>&
   return ElementsBetweenHosts(type, over, cut) * SizeOf(type.dtype);
 }
 
+int64_t BytesBetweenHosts(const TensorType& type, const std::vector<BoxingStep>& steps,
+                          const Places& places) {
+  int64_t elements = 0;
+  for (const BoxingStep& step : steps) elements += ElementsBetweenHosts(type, step, places);
+  return elements * SizeOf(type.dtype);
+}
+
 std::optional<bool> StaysInHosts(const BoxingStep& step, const Places& places, const HostCut* cut) {
   if (cut == nullptr || places.mesh(step.from.place) != cut->places.mesh(step.from.place))
     return std::nullopt;
+  if (step.from.place != step.to.place && !places.has_equal_meshes()) return std::nullopt;
   if (LeavesHosts(step, *cut)) return false;
   for (size_t axis = 0; axis < step.from.layout.size(); ++axis) {
     if (!cut->within_host[axis] && step.from.layout[axis] != step.to.layout[axis]) return false;

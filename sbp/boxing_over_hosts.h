@@ -18,7 +18,15 @@
 // number and neighbours in the sum, because kernels combine sources in pairs
 // (runtime/base/transfer/transfer.h). They are neighbours if the merged axes inside hosts are
 // behind those between hosts in the mesh. Sums of bf16 would be rounded once more, so they stay on
-// one level. Thread rule: pure functions.
+// one level.
+//
+// Where places have unequal meshes, the devices of each mesh are cut into blocks that lie on one
+// host each. A move to a cut place brings every element that a block asks for to one device of the
+// block, and the block spreads the element. A device takes what it gets from a device on its own
+// host, if one has it (sbp/rank_view.h). So a move of T bytes to copies everywhere sends T bytes
+// to each host that has no copy yet, if each host has one block. Sums are merged before and after
+// the move as on one level. Moves of partial tensors between places of one mesh stay on one level.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +67,13 @@ absl::StatusOr<Boxing> PlanBoxingOverHosts(const TensorType& type, const Placeme
 int64_t BytesBetweenHosts(const TensorType& type, const std::vector<BoxingStep>& steps,
                           const Places& places, const HostCut& cut);
 
-// Returns whether a step changes nothing but along axes inside hosts; nullopt if `cut` is null, or
-// if `places`, over whose meshes the step has its layouts, are not cut.
+// Returns the same bytes for any hosts that `places` know, as a sum over all receivers.
+int64_t BytesBetweenHosts(const TensorType& type, const std::vector<BoxingStep>& steps,
+                          const Places& places);
+
+// Returns whether a step changes nothing but along axes inside hosts; nullopt if `cut` is null, if
+// `places`, over whose meshes the step has its layouts, are not cut, or if the step moves a tensor
+// and the cut is not one of all places.
 std::optional<bool> StaysInHosts(const BoxingStep& step, const Places& places, const HostCut* cut);
 
 }  // namespace weir::sbp

@@ -1,5 +1,6 @@
 #include "sbp/boxing_over_hosts.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "sbp/boxing_testing.h"
@@ -78,6 +79,41 @@ TEST(HostCutTest, KnowsHostsThatOnlyStagesShare) {
   EXPECT_EQ(weir::sbp::BytesBetweenHosts(Matrix(4, 4), {move}, places, *places.host_cut()), 0);
 }
 
+// Hosts of 4: the stages have ranks 0 and 1, 2 to 7, and 8 and 9.
+TEST(HostCutTest, CutsEachUnequalMeshIntoBlocks) {
+  const Places places =
+      PlacesWithMeshes({*Mesh::Parse("dp=2"), *Mesh::Parse("dp=6"), *Mesh::Parse("dp=2")}, 4);
+  EXPECT_EQ(places.host_cut(), nullptr);
+  const HostCut *first = places.host_cut(0), *second = places.host_cut(1);
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(places.host_cut(2), first) << "one mesh";
+  EXPECT_EQ(first->places.mesh(0).ToText(), "dp=2");
+  EXPECT_THAT(first->within_host, ElementsAre(true));
+  EXPECT_TRUE(first->follows_hosts);
+  EXPECT_EQ(second->places.mesh(1).ToText(), "dp.hosts=3,dp.devices=2");
+  EXPECT_EQ(second->places.mesh(0).ToText(), "dp=2") << "another mesh";
+  EXPECT_THAT(second->within_host, ElementsAre(false, true));
+  EXPECT_THAT(second->axes, ElementsAre(ElementsAre(0, 1)));
+  EXPECT_FALSE(second->follows_hosts) << "ranks 4 and 6 share a host";
+  EXPECT_EQ(second->places.HostOf(RankId(5)), 1);
+}
+
+TEST(HostCutTest, ABlockOfAnUnequalMeshHasDevicesOfOneHost) {
+  const auto cut_of = [](const char* first, const char* second, int64_t devices_per_host) {
+    const Places places =
+        PlacesWithMeshes({*Mesh::Parse(first), *Mesh::Parse(second)}, devices_per_host);
+    const HostCut* cut = places.host_cut(1);
+    return cut == nullptr ? "none" : cut->places.mesh(1).ToText();
+  };
+  EXPECT_EQ(cut_of("dp=4", "dp=2,tp=4", 4), "dp=2,tp=4");
+  EXPECT_EQ(cut_of("tp=2", "dp=2,tp=4", 2), "dp=2,tp.hosts=2,tp.devices=2");
+  EXPECT_EQ(cut_of("tp=2", "dp=4,tp=2", 4), "dp=4,tp=2") << "blocks of 2";
+  EXPECT_EQ(cut_of("", "dp=2,tp=2", 2), "none") << "ranks 1 and 2 are no neighbours";
+  EXPECT_EQ(cut_of("", "dp=2,tp=2", 8), "none") << "one host";
+  EXPECT_EQ(cut_of("dp=2", "dp=4", 1), "none") << "nothing to share";
+}
+
 TEST(BoxingOverHostsTest, AnAllReduceGoesWithinBetweenAndWithinHosts) {
   const Places places = PipelinePlaces(*Mesh::Parse("dp=4"), 2);
   EXPECT_THAT(StepsOf(Matrix(3, 512), "[dp: P(sum)]", "[dp: B]", places),
@@ -131,6 +167,61 @@ TEST(BoxingOverHostsTest, EachHostOfTheNextStageGetsACopyOnce) {
   EXPECT_THAT(StepsOf(Matrix(8, 512), "[tp: B]", "[tp: B]", places, 1),
               ElementsAre("move: stage 0 [tp: B] -> stage 1 [tp: S(0)]",
                           "all-gather: stage 1 [tp: S(0)] -> stage 1 [tp: B]"));
+}
+
+TEST(BoxingOverHostsTest, EachHostOfAnUnequalStageGetsACopyOnce) {
+  const Places places = PlacesWithMeshes({*Mesh::Parse("tp=4"), *Mesh::Parse("dp=2,tp=4")}, 4);
+  const Boxing boxing =
+      *PlanBoxingOverHosts(Matrix(8, 512), {{Sbp::S(1)}, 0}, {{Sbp::S(0), Sbp::B()}, 1}, places);
+  std::vector<std::string> steps;
+  for (const BoxingStep& step : boxing.steps) steps.push_back(ToText(step, boxing.places));
+  EXPECT_THAT(steps, ElementsAre("move: stage 0 [tp: S(1)] -> stage 1 [dp: S(0), tp: S(0)]",
+                                 "all-gather: stage 1 [dp: S(0), tp: S(0)] -> stage 1 [dp: S(0), "
+                                 "tp: B]"));
+  EXPECT_EQ(StaysInHosts(boxing.steps[1], boxing.places, places.host_cut(1)), true);
+  EXPECT_EQ(StaysInHosts(boxing.steps[0], boxing.places, places.host_cut(1)), std::nullopt);
+}
+
+// A move of T bytes to copies sends T bytes to each host that has no copy yet.
+TEST(BoxingOverHostsTest, BytesBetweenHostsOfUnequalStagesAreTheClosedForms) {
+  struct Case {
+    const char *from_mesh, *from, *to_mesh, *to;
+    int64_t devices_per_host;
+    int64_t hosts;  // that have no copy
+  };
+  const TensorType type = Matrix(16, 96);
+  for (const Case& of :
+       {Case{"", "[]", "dp=4", "[dp: B]", 8, 0},
+        Case{"tp=4", "[tp: S(0)]", "dp=8", "[dp: B]", 4, 2},
+        Case{"tp=4", "[tp: B]", "dp=8", "[dp: B]", 4, 2},
+        Case{"tp=4", "[tp: P(sum)]", "dp=8", "[dp: B]", 4, 2},
+        Case{"tp=4", "[tp: S(1)]", "dp=8", "[dp: S(0)]", 4, 1},
+        Case{"tp=2", "[tp: B]", "dp=6", "[dp: B]", 4, 2},  // one host of four has two blocks
+        Case{"tp=2", "[tp: B]", "dp=6", "[dp: B]", 2, 3},
+        Case{"tp=2", "[tp: B]", "dp=2,tp=4", "[dp: B, tp: S(1)]", 2, 2},
+        Case{"dp=6", "[dp: B]", "tp=2", "[tp: B]", 4, 0},
+        Case{"dp=8", "[dp: B]", "tp=4", "[tp: B]", 4, 1}}) {
+    SCOPED_TRACE(absl::StrCat(of.from_mesh, " ", of.from, " to ", of.to_mesh, " ", of.to,
+                              ", hosts of ", of.devices_per_host));
+    const Mesh before = *Mesh::Parse(of.from_mesh), after = *Mesh::Parse(of.to_mesh);
+    const Places places = PlacesWithMeshes({before, after}, of.devices_per_host);
+    const Placement from{*ParseLayout(of.from, before), 0}, to{*ParseLayout(of.to, after), 1};
+    const Boxing boxing = *PlanBoxingOverHosts(type, from, to, places);
+    EXPECT_EQ(CountBytesBetweenHosts(boxing, places), of.hosts * type.bytes());
+    EXPECT_EQ(weir::sbp::BytesBetweenHosts(type, boxing.steps, boxing.places),
+              of.hosts * type.bytes());
+  }
+}
+
+TEST(BoxingOverHostsTest, AReceiverTakesWhatADeviceOfItsHostHas) {
+  // Ranks 0 to 5 hold copies, and ranks 6 and 7 want one. Ranks 4 to 7 share a host.
+  const Places places = PlacesWithMeshes({*Mesh::Parse("dp=6"), *Mesh::Parse("tp=2")}, 4);
+  const Placement from{{Sbp::B()}, 0}, to{{Sbp::B()}, 1};
+  const std::vector<BoxingStep> steps = *PlanBoxing(Matrix(4, 4), from, to, places);
+  for (const auto& [receiver, sender] : {std::pair{6, 4}, {7, 5}}) {
+    const RankExchange exchange = BuildExchange({Matrix(4, 4)}, steps, places, RankId(receiver));
+    EXPECT_THAT(exchange.receives, ElementsAre(std::pair(RankId(sender), 16)));
+  }
 }
 
 TEST(BoxingOverHostsTest, SumsThatWouldHaveOtherBitsStayOnOneLevel) {

@@ -72,7 +72,7 @@ class ExchangeBuilder {
           if (last_is_neutral && JoinNeighbours(&exchange_.regions.back().dst, region.dst)) return;
         }
         last_is_neutral = !cell.held;
-        for (const Coords& source : view.SourcesOf(cell)) {
+        for (const Coords& source : views_[i].SourcesOf(rank_, cell)) {
           const RankId from = views_[i].SenderOf(source);
           if (from != rank_) exchange_.receives[from] += cell.rect.volume();
           region.sources.push_back(RegionSource{from, LocalTo(view.OldRect(source), cell.rect)});
@@ -87,7 +87,7 @@ class ExchangeBuilder {
     // On one mesh all views see the same coordinates.
     pairs_.resize(JoinsMeshes(steps_[0], places_) ? views_.size() : 1);
     for (size_t i = 0; i < pairs_.size(); ++i) {
-      pairs_[i].receiver = views_[i].ReceiverAt(receiver);
+      pairs_[i].receiver = views_[i].ReceiverFor(receiver, rank_);
       pairs_[i].sender = views_[i].SenderAt(rank_, pairs_[i].receiver);
     }
     bool may_serve = false;

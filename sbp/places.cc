@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace weir::sbp {
 
 namespace {
@@ -85,13 +87,95 @@ std::shared_ptr<const HostCut> CutByHosts(std::vector<Place> places, int64_t dev
     if (!AgreesWithHosts(place, within_host, devices_per_host)) return nullptr;
   }
   if (!DevicesAgree(places, together, devices_per_host)) return nullptr;
-  return std::make_shared<HostCut>(HostCut{Places(std::move(places)), devices_per_host,
-                                           std::move(within_host), std::move(axes)});
+  return std::make_shared<HostCut>(HostCut{Places::WithoutCut(std::move(places), devices_per_host),
+                                           devices_per_host, std::move(within_host),
+                                           std::move(axes)});
+}
+
+// Returns whether each block of neighbouring devices has a host of its own (kOwn), or at least lies
+// on one host (kOne).
+enum class BlockHosts : uint8_t { kOne, kOwn };
+bool HasBlocks(const Place& place, int64_t block, int64_t devices_per_host, BlockHosts hosts) {
+  std::set<int64_t> seen;
+  const auto devices = static_cast<int64_t>(place.ranks.size());
+  for (int64_t first = 0; first < devices; first += block) {
+    const int64_t host = place.ranks[first].value() / devices_per_host;
+    if (!seen.insert(host).second && hosts == BlockHosts::kOwn) return false;
+    for (int64_t device = first; device < first + block; ++device) {
+      if (place.ranks[device].value() / devices_per_host != host) return false;
+    }
+  }
+  return true;
+}
+
+// Cuts a mesh where blocks of neighbouring devices end. Returns false if blocks do not end with an
+// axis or a part of one.
+bool CutByBlocks(const Mesh& mesh, int64_t block, HostCut* cut, Mesh* cut_mesh) {
+  std::vector<MeshAxis> parts;
+  int64_t stride = mesh.num_ranks();  // from device to device along the axis
+  for (const MeshAxis& axis : mesh.axes()) {
+    stride /= axis.size;
+    cut->axes.emplace_back();
+    const auto add = [&](const std::string& name, int64_t size, bool within) {
+      cut->axes.back().push_back(static_cast<int>(parts.size()));
+      parts.push_back({name, size});
+      cut->within_host.push_back(within);
+    };
+    if (stride >= block || stride * axis.size <= block) {
+      add(axis.name, axis.size, stride < block);
+      continue;
+    }
+    if (block % stride != 0 || axis.size % (block / stride) != 0) return false;
+    add(absl::StrCat(axis.name, ".hosts"), axis.size / (block / stride), false);
+    add(absl::StrCat(axis.name, ".devices"), block / stride, true);
+  }
+  *cut_mesh = Mesh(std::move(parts));
+  return true;
+}
+
+// Cuts the places with this mesh, among places of unequal meshes.
+std::shared_ptr<const HostCut> CutPlacesOf(const Mesh& mesh, std::vector<Place> places,
+                                           int64_t devices_per_host) {
+  std::vector<Place*> alike;
+  for (Place& place : places) {
+    if (place.mesh == mesh) alike.push_back(&place);
+  }
+  const auto have_blocks = [&](int64_t block, BlockHosts hosts) {
+    return std::all_of(alike.begin(), alike.end(), [&](const Place* place) {
+      return HasBlocks(*place, block, devices_per_host, hosts);
+    });
+  };
+  for (int64_t block = mesh.num_ranks(); block > 1; --block) {
+    HostCut cut;
+    Mesh cut_mesh;
+    if (mesh.num_ranks() % block != 0 || !have_blocks(block, BlockHosts::kOne) ||
+        !CutByBlocks(mesh, block, &cut, &cut_mesh))
+      continue;
+    cut.follows_hosts = have_blocks(block, BlockHosts::kOwn);
+    for (Place* place : alike) place->mesh = cut_mesh;
+    cut.places = Places::WithoutCut(std::move(places), devices_per_host);
+    cut.devices_per_host = devices_per_host;
+    return std::make_shared<HostCut>(std::move(cut));
+  }
+  return nullptr;
+}
+
+std::vector<std::shared_ptr<const HostCut>> CutUnequalMeshes(const std::vector<Place>& places,
+                                                             int64_t devices_per_host) {
+  std::vector<std::shared_ptr<const HostCut>> cuts(places.size());
+  for (size_t p = 0; p < places.size(); ++p) {
+    const auto same = [&](const Place& place) { return place.mesh == places[p].mesh; };
+    const auto first =
+        static_cast<size_t>(std::find_if(places.begin(), places.end(), same) - places.begin());
+    cuts[p] = first < p ? cuts[first] : CutPlacesOf(places[p].mesh, places, devices_per_host);
+  }
+  return cuts;
 }
 
 }  // namespace
 
-Places::Places(std::vector<Place> places, int64_t devices_per_host) {
+std::shared_ptr<Places::Table> Places::MakeTable(std::vector<Place> places,
+                                                 int64_t devices_per_host) {
   auto table = std::make_shared<Table>();
   size_t num_ranks = 0;
   for (const Place& place : places) num_ranks += place.ranks.size();
@@ -102,15 +186,34 @@ Places::Places(std::vector<Place> places, int64_t devices_per_host) {
     }
   }
   table->devices_per_host = devices_per_host;
-  if (devices_per_host > 0 && static_cast<int64_t>(num_ranks) > devices_per_host)
-    table->host_cut = CutByHosts(places, devices_per_host);
+  table->has_equal_meshes = std::all_of(places.begin(), places.end(), [&](const Place& place) {
+    return place.mesh == places[0].mesh;
+  });
   table->places = std::move(places);
+  return table;
+}
+
+Places::Places(std::vector<Place> places, int64_t devices_per_host) {
+  std::shared_ptr<Table> table = MakeTable(std::move(places), devices_per_host);
+  if (devices_per_host > 0 && static_cast<int64_t>(table->devices.size()) > devices_per_host) {
+    if (table->has_equal_meshes) {
+      table->host_cut = CutByHosts(table->places, devices_per_host);
+    } else {
+      table->host_cut_of = CutUnequalMeshes(table->places, devices_per_host);
+    }
+  }
   table_ = std::move(table);
 }
 
-bool Places::has_equal_meshes() const {
-  return std::all_of(table_->places.begin(), table_->places.end(),
-                     [this](const Place& place) { return place.mesh == mesh(0); });
+Places Places::WithoutCut(std::vector<Place> places, int64_t devices_per_host) {
+  return Places(MakeTable(std::move(places), devices_per_host));
+}
+
+bool Places::has_equal_meshes() const { return table_->has_equal_meshes; }
+
+const HostCut* Places::host_cut(int64_t place) const {
+  if (table_->has_equal_meshes) return table_->host_cut.get();
+  return table_->host_cut_of.empty() ? nullptr : table_->host_cut_of[place].get();
 }
 
 Places PipelinePlaces(const Mesh& mesh, int64_t devices_per_host,

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/id_vector.h"
@@ -34,6 +35,8 @@ class Places {
   // rank for each device of its mesh. Ranks r with equal r / devices_per_host share a host; 0: all
   // ranks do.
   explicit Places(std::vector<Place> places, int64_t devices_per_host = 0);
+  // Returns places that know their hosts, but no cut.
+  static Places WithoutCut(std::vector<Place> places, int64_t devices_per_host);
 
   int64_t size() const { return static_cast<int64_t>(table_->places.size()); }
   int64_t num_ranks() const { return static_cast<int64_t>(table_->devices.size()); }
@@ -54,10 +57,13 @@ class Places {
   int64_t HostOf(RankId rank) const {
     return table_->devices_per_host == 0 ? 0 : rank.value() / table_->devices_per_host;
   }
-  // Returns null if all ranks share a host, if each rank has a host of its own, or if the hosts do
-  // not cut the meshes evenly. Even cuts treat all devices of a place alike: two places share the
-  // host of one device exactly if they share those of all.
+  // Returns null if all ranks share a host, if each rank has a host of its own, if the hosts do not
+  // cut the meshes evenly, or if meshes are unequal. Even cuts treat all devices of a place alike:
+  // two places share the host of one device exactly if they share those of all.
   const HostCut* host_cut() const { return table_->host_cut.get(); }
+  // Returns the cut of the mesh that this place has. If all meshes are equal, this is host_cut().
+  // Else null only if no block of devices lies on one host, in all places of the mesh.
+  const HostCut* host_cut(int64_t place) const;
 
  private:
   struct Device {
@@ -69,18 +75,34 @@ class Places {
     IdVector<RankId, Device> devices;
     int64_t devices_per_host = 0;
     std::shared_ptr<const HostCut> host_cut;
+    // By place, if meshes are unequal and there are several hosts.
+    std::vector<std::shared_ptr<const HostCut>> host_cut_of;
+    bool has_equal_meshes = true;
   };
+  static std::shared_ptr<Table> MakeTable(std::vector<Place> places, int64_t devices_per_host);
+  explicit Places(std::shared_ptr<const Table> table) : table_(std::move(table)) {}
   std::shared_ptr<const Table> table_;
 };
 
 // A HostCut shows places with meshes whose axes lie inside hosts or between hosts. A mesh axis that
 // does both is cut in two where a host ends: over hosts of 2 devices, "dp" of 6 devices becomes
 // "dp.hosts" of 3 and "dp.devices" of 2. The devices and their order stay the same.
+//
+// If all meshes are equal, all are cut. Else a cut is one of the places of one mesh, whose devices
+// are cut into blocks: the largest equal ones that lie on one host each, in all of these places.
+//
+//   hosts of 4    ranks 0 1 2 3 | 4 5 6 7 | 8 9
+//   dp=2          ranks 0 1                        one block: "dp", inside hosts
+//   dp=6          ranks     2 3   4 5 6 7          three blocks: "dp.hosts" of 3, "dp.devices" of 2
+//
+// The last two of these blocks share a host.
 struct HostCut {
-  Places places;  // with the cut meshes; they know of no hosts themselves
+  Places places;  // with the cut meshes; they know no cut themselves
   int64_t devices_per_host = 0;
   std::vector<bool> within_host;       // by axis of the cut mesh: devices along it share a host
   std::vector<std::vector<int>> axes;  // by axis of the mesh: its one or two axes of the cut mesh
+  // Whether devices of a cut place share a host only if they agree on all axes between hosts.
+  bool follows_hosts = true;
 };
 
 // Returns one place for each coordinate of the pipeline axis, in order. The mesh of each place is

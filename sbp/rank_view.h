@@ -8,7 +8,7 @@
 // devices of the joint mesh that have its coordinates. The rules of the view then say what they say
 // on one mesh: an element comes from the holder of the part that has it. Where several devices of
 // the source hold the part, the receivers take them in turn: receiver i takes copy i modulo the
-// number of copies.
+// number of copies. A receiver that shares its host with some of the holders knows no others.
 //
 //   source dp=2, layout [dp: S(0)]    destination dp=1,tp=3, layout [dp: B, tp: S(0)], 6 rows
 //     joint mesh dp=2 | dp=1,tp=3       before [S(0) | B, B], after [B | B, S(0)]
@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "sbp/exchange_view.h"
 #include "sbp/places.h"
@@ -35,8 +36,13 @@ class RankView {
 
   // Returns the coordinates of a receiver, a rank of the destination.
   Coords ReceiverAt(RankId receiver) const;
-  // Returns the coordinates that a sender, a rank of the source, has for this receiver.
+  // The same as `sender`, a rank of the source, has to see the receiver: the sender is a source of
+  // the cells for which the rules say so. Between unequal meshes this depends on the sender's part.
+  Coords ReceiverFor(RankId receiver, RankId sender) const;
+  // Returns the coordinates that a sender has for this receiver.
   Coords SenderAt(RankId sender, const Coords& receiver) const;
+  // Returns the coordinates of all sources of a receiver's cell, in the order of merging.
+  std::vector<Coords> SourcesOf(RankId receiver, const Cell& cell) const;
   // Returns the rank of a source with these coordinates.
   RankId SenderOf(const Coords& source) const;
 
@@ -46,11 +52,19 @@ class RankView {
 
  private:
   bool is_joint() const { return joint_ != nullptr; }
+  // Returns the number of the part that the source with these coordinates holds.
+  int64_t PartOf(const Coords& source) const;
+  // Returns the coordinates of the holder from which a receiver takes the part that the source with
+  // these coordinates holds.
+  Coords HolderFor(RankId receiver, const Coords& source) const;
 
   const Places* places_;
   int64_t from_place_, to_place_;
   std::shared_ptr<const Mesh> joint_;  // null within a place and between places of one mesh
   ExchangeView view_;
+  // Between unequal meshes: the ranks that hold each part before the step, ascending. Those of one
+  // host are neighbours.
+  std::vector<std::vector<RankId>> holders_;
 };
 
 // Returns whether the step goes between places of unequal meshes.

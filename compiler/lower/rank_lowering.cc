@@ -340,7 +340,7 @@ class RankLowering {
       TransferOptions options;
       const sbp::BoxingStep& step = moved.steps()[0][k];
       const std::optional<bool> stays =
-          sbp::StaysInHosts(step, moved.places(), plan_.places.host_cut());
+          sbp::StaysInHosts(step, moved.places(), plan_.places.host_cut(step.to.place));
       const int64_t chunk_bytes =
           k == 0 && rings_.LandsWhole(item) ? kBytesMax : ChunkBytes(plan_, stays.value_or(false));
       options.name =

@@ -35,7 +35,8 @@ absl::Status BundleBoxings(const sbp::Places& places, Module* module) {
     std::string key = absl::StrCat(producer[item.inputs[0]], "|", from.stage, "|", to.stage, "|",
                                    static_cast<int>(item.frequency), "|", Name(from.type.dtype),
                                    "|", boxing->steps.size(), "|", static_cast<int>(from.frequency),
-                                   "|", boxing->places.mesh(0).ToText(), "|");
+                                   "|", boxing->places.mesh(from.stage).ToText(), ">",
+                                   boxing->places.mesh(to.stage).ToText(), "|");
     for (const sbp::BoxingStep& step : boxing->steps)
       absl::StrAppend(&key, step.from.place, ">", step.to.place, ",");
     for (int reader : readers[item.outputs[0]]) absl::StrAppend(&key, reader, ",");

@@ -29,6 +29,18 @@ std::pair<int64_t, int64_t> StagesOf(const Module& module, const ProgramItem& it
   return {item.kind == ItemKind::kBoxing ? module.values[from].stage : stage, stage};
 }
 
+// Returns the host of each device of two stages, numbered in the order in which they come.
+std::vector<int64_t> HostsOf(const sbp::Places& places, int64_t stage, int64_t other) {
+  std::map<int64_t, int64_t> numbers;
+  std::vector<int64_t> hosts;
+  for (const int64_t place : {stage, other}) {
+    for (const RankId rank : places.ranks(place))
+      hosts.push_back(
+          numbers.emplace(places.HostOf(rank), static_cast<int64_t>(numbers.size())).first->second);
+  }
+  return hosts;
+}
+
 // Compares two stages item by item: everything that the lowering of a rank reads, but names.
 class Comparison {
  public:
@@ -43,8 +55,9 @@ class Comparison {
     twin.items.resize(module_.items.size());
     for (size_t i = 0; i < of_first.size(); ++i) {
       if (!ItemsMatch(module_.items[of_first[i]], module_.items[of_stage[i]])) return std::nullopt;
-      const int64_t other = OtherStage(of_stage[i], stage_);
-      if (!(plan_.places.mesh(OtherStage(of_first[i], first_)) == plan_.places.mesh(other)))
+      const int64_t of_first_stage = OtherStage(of_first[i], first_),
+                    other = OtherStage(of_stage[i], stage_);
+      if (!MessagesMatch(of_first_stage, other))
         return std::nullopt;  // other messages, though of the same tensors
       twin.items[of_first[i]] = {of_stage[i], other};
     }
@@ -57,6 +70,14 @@ class Comparison {
   int64_t OtherStage(int item, int64_t stage) const {
     const auto [from, to] = StagesOf(module_, module_.items[item]);
     return from == stage ? to : from;
+  }
+
+  // Between unequal meshes, hosts decide who sends.
+  bool MessagesMatch(int64_t of_first, int64_t of_stage) const {
+    const sbp::Places& places = plan_.places;
+    return places.mesh(of_first) == places.mesh(of_stage) &&
+           (places.has_equal_meshes() ||
+            HostsOf(places, first_, of_first) == HostsOf(places, stage_, of_stage));
   }
 
   bool ItemsMatch(const ProgramItem& a, const ProgramItem& b) {

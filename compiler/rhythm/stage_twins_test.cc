@@ -60,6 +60,25 @@ TEST(FindStageTwins, AStageWithAnotherNumberOfLayersIsNoTwin) {
   EXPECT_THAT(NumTwins(*plan), ElementsAre(1, 2, 1, 0, 1)) << "stages 1 and 3 have a layer each";
 }
 
+// Stage 1 has ranks 2 to 4, and stage 3 has ranks 7 to 9.
+TEST(FindStageTwins, StagesOfUnequalMeshesShareHostsAlike) {
+  proto::Job job = PipelineJob("pp=5,dp=3", 5, {1, 2, 3, 4});
+  proto::Pipeline::StageMesh* small = job.mutable_pipeline()->add_stage_mesh();
+  for (const int stage : {0, 2, 4}) small->add_stage(stage);
+  small->set_mesh("dp=2");
+  for (const int devices_per_host : {0, 1, 4}) {
+    SCOPED_TRACE(devices_per_host);
+    job.mutable_mesh()->set_devices_per_host(devices_per_host);
+    const auto plan = Compile(job);
+    ASSERT_NE(plan, nullptr);
+    if (devices_per_host == 4) {
+      EXPECT_THAT(NumTwins(*plan), ElementsAre(1, 1, 1, 1, 1)) << "hosts end in other places";
+    } else {
+      EXPECT_THAT(NumTwins(*plan), ElementsAre(1, 2, 1, 0, 1));
+    }
+  }
+}
+
 TEST(FindStageTwins, AStageWhoseTensorsDifferIsNoTwin) {
   const auto plan = Compile(PipelineJob("pp=5", 5, {1, 2, 3, 4}));
   ASSERT_NE(plan, nullptr);

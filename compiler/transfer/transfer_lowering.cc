@@ -18,12 +18,13 @@ bool IsLocal(const std::vector<sbp::BoxingStep>& steps) {
 }
 
 bool MovedTensors::Fits(const sbp::Boxing& boxing) const {
-  if (boxing.type.dtype != types_[0].dtype || boxing.steps.size() != num_transfers() ||
-      boxing.places.mesh(0) != places_.mesh(0))
-    return false;
+  if (boxing.type.dtype != types_[0].dtype || boxing.steps.size() != num_transfers()) return false;
   for (size_t k = 0; k < num_transfers(); ++k) {
     const sbp::BoxingStep &mine = steps_[0][k], &other = boxing.steps[k];
     if (mine.from.place != other.from.place || mine.to.place != other.to.place) return false;
+    for (const int64_t place : {mine.from.place, mine.to.place}) {
+      if (boxing.places.mesh(place) != places_.mesh(place)) return false;
+    }
   }
   return true;
 }

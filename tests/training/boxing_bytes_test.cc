@@ -66,12 +66,17 @@ std::unique_ptr<compiler::LogicalPlan> BoxingPlan(const sbp::Places& places,
   return plan;
 }
 
-int64_t CountedBytes(const compiler::LogicalPlan& plan, int64_t steps) {
+struct Counted {
+  int64_t bytes = -1;
+  int64_t between_hosts = 0;
+};
+
+Counted CountedBytes(const compiler::LogicalPlan& plan, int64_t steps) {
   std::vector<proto::RankPlan> plans;
   for (RankId rank : plan.places.all_ranks()) {
     absl::StatusOr<proto::RankPlan> lowered = compiler::LowerForRank(plan, rank);
     EXPECT_TRUE(lowered.ok()) << lowered.status();
-    if (!lowered.ok()) return -1;
+    if (!lowered.ok()) return {};
     plans.push_back(*lowered);
   }
   ZeroFeed feed;
@@ -81,12 +86,16 @@ int64_t CountedBytes(const compiler::LogicalPlan& plan, int64_t steps) {
   absl::StatusOr<std::unique_ptr<actors::Session>> session =
       actors::Session::Create(plans, options);
   EXPECT_TRUE(session.ok()) << session.status();
-  if (!session.ok()) return -1;
+  if (!session.ok()) return {};
   absl::Status ran = (*session)->RunSteps(steps);
   EXPECT_TRUE(ran.ok()) << ran;
-  int64_t total = 0;
-  for (const actors::EdgeReport& edge : (*session)->Edges()) total += edge.payload_bytes;
-  return total;
+  Counted counted{0, 0};
+  for (const actors::EdgeReport& edge : (*session)->Edges()) {
+    counted.bytes += edge.payload_bytes;
+    if (plan.places.HostOf(edge.from) != plan.places.HostOf(edge.to))
+      counted.between_hosts += edge.payload_bytes;
+  }
+  return counted;
 }
 
 std::vector<sbp::Layout> AllLayouts(const sbp::Mesh& mesh) {
@@ -118,7 +127,7 @@ void CheckPairs(const sbp::Places& places, int64_t to_stage) {
         absl::StatusOr<std::vector<sbp::BoxingStep>> steps =
             sbp::PlanBoxing(type, {from, 0}, {to, to_stage}, places);
         ASSERT_TRUE(steps.ok()) << steps.status();
-        EXPECT_EQ(CountedBytes(*plan, 2), 2 * TotalBytes(type, *steps, places));
+        EXPECT_EQ(CountedBytes(*plan, 2).bytes, 2 * TotalBytes(type, *steps, places));
       }
     }
   }
@@ -132,6 +141,34 @@ void CheckPairsBetween(const std::string& before, const std::string& after) {
   CheckPairs(sbp::PlacesWithMeshes({*sbp::Mesh::Parse(before), *sbp::Mesh::Parse(after)}), 1);
 }
 
+// Compares the bytes between hosts, too, for tensors that are large enough to go over two levels.
+// Returns the number of boxings that send fewer bytes between hosts than without two levels.
+int CheckPairsOverHosts(const std::string& before, const std::string& after,
+                        int64_t devices_per_host) {
+  const std::vector<sbp::Mesh> meshes = {*sbp::Mesh::Parse(before), *sbp::Mesh::Parse(after)};
+  const sbp::Places places = sbp::PlacesWithMeshes(meshes, devices_per_host);
+  const sbp::TensorType type{DType::kF32, {{"a", 48, 1}, {"b", 32, 1}}};
+  int better = 0;
+  for (const sbp::Layout& from : AllLayouts(meshes[0])) {
+    for (const sbp::Layout& to : AllLayouts(meshes[1])) {
+      SCOPED_TRACE(absl::StrCat(before, " ", ToText(from, meshes[0]), " -> ", after, " ",
+                                ToText(to, meshes[1]), ", hosts of ", devices_per_host));
+      const absl::StatusOr<sbp::Boxing> boxing =
+          sbp::PlanBoxingOverHosts(type, {from, 0}, {to, 1}, places);
+      EXPECT_TRUE(boxing.ok()) << boxing.status();
+      if (!boxing.ok()) return 0;
+      const int64_t between = BytesBetweenHosts(boxing->type, boxing->steps, boxing->places);
+      const Counted counted = CountedBytes(*BoxingPlan(places, type, {from, 0}, {to, 1}), 2);
+      EXPECT_EQ(counted.bytes, 2 * TotalBytes(boxing->type, boxing->steps, boxing->places));
+      EXPECT_EQ(counted.between_hosts, 2 * between);
+      const std::vector<sbp::BoxingStep> one_level =
+          *sbp::PlanBoxing(type, {from, 0}, {to, 1}, places);
+      better += between < sbp::BytesBetweenHosts(type, one_level, places) ? 1 : 0;
+    }
+  }
+  return better;
+}
+
 TEST(BoxingBytes, TwoDevices) { CheckPairs("x=2", 0); }
 TEST(BoxingBytes, ThreeDevices) { CheckPairs("x=3", 0); }
 TEST(BoxingBytes, FourDevices) { CheckPairs("x=4", 0); }
@@ -140,6 +177,12 @@ TEST(BoxingBytes, ToOtherDevices) { CheckPairs("pp=2,x=2", 1); }
 TEST(BoxingBytes, ToMoreDevices) { CheckPairsBetween("x=1", "x=3"); }
 TEST(BoxingBytes, ToFewerDevices) { CheckPairsBetween("x=4", "x=2"); }
 TEST(BoxingBytes, ToDevicesOfAnotherMesh) { CheckPairsBetween("x=1,y=4", "x=2,y=2"); }
+
+TEST(BoxingBytes, BetweenTheHostsOfUnequalMeshes) {
+  EXPECT_GT(CheckPairsOverHosts("x=2", "x=4", 2), 0);
+  EXPECT_GT(CheckPairsOverHosts("x=1,y=2", "x=3,y=2", 4), 0);
+  EXPECT_GT(CheckPairsOverHosts("x=6", "x=2", 4) + CheckPairsOverHosts("x=3", "x=6", 3), 0);
+}
 
 TEST(BoxingBytes, AStepOfTrainingSendsWhatThePlanSays) {
   zoo::TransformerOptions options;
@@ -185,12 +228,14 @@ TEST(BoxingBytes, AStepOnStagesOfUnequalMeshesSendsWhatThePlanSays) {
   options.training.micro_batches = 2;
   for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{
            {"", "dp=2,tp=2"}, {"tp=4", "dp=2,tp=2"}, {"dp=4", "tp=3"}}) {
-    for (int zero : {0, 3}) {
-      SCOPED_TRACE(absl::StrCat(first, " and ", second, ", zero ", zero));
+    for (const auto& [zero, devices_per_host] : {std::pair{0, 0}, {3, 0}, {0, 2}}) {
+      SCOPED_TRACE(
+          absl::StrCat(first, " and ", second, ", zero ", zero, ", hosts of ", devices_per_host));
       absl::StatusOr<proto::Job> made = zoo::GptJob(options);
       ASSERT_TRUE(made.ok()) << made.status();
       made->mutable_training()->set_zero_stage(zero);
       proto::Job job = WithMesh(*made, "pp=2,dp=2,tp=2");
+      job.mutable_mesh()->set_devices_per_host(devices_per_host);
       for (const std::string& mesh : {first, second}) {
         proto::Pipeline::StageMesh* entry = job.mutable_pipeline()->add_stage_mesh();
         entry->add_stage(job.pipeline().stage_mesh_size() - 1);

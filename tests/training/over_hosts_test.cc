@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "tests/training/layouts.h"
@@ -19,6 +20,7 @@ struct OverHosts {
   Layout layout;
   int64_t devices_per_host;
   std::string rank_order = "";  // "tp,dp"; empty: that of the mesh
+  std::vector<std::string> stage_meshes = {};
 };
 
 std::vector<OverHosts> Cases() {
@@ -65,6 +67,23 @@ std::vector<OverHosts> CasesInOtherOrders() {
   return cases;
 }
 
+// In these, stages have unequal meshes. Some hosts have devices of two stages.
+std::vector<OverHosts> CasesOfUnequalStages() {
+  std::vector<OverHosts> cases;
+  for (const int zero : {0, 1, 3}) {
+    const Layout layout{"pp=2,dp=4,tp=4", zero, zoo::SequenceParallel::kNone};
+    cases.push_back({layout, 2, "", {"tp=2", "dp=2,tp=2"}});
+    cases.push_back({layout, 4, "", {"dp=2,tp=2", "dp=4,tp=2"}});
+    cases.push_back({layout, 4, "", {"dp=2,tp=2", "tp=4"}});
+    cases.push_back({layout, 4, "", {"tp=2", "dp=3,tp=2"}});
+    cases.push_back({layout, 2, "", {"dp=4", ""}});
+  }
+  const Layout three{"pp=3,dp=4,tp=4", 0, zoo::SequenceParallel::kNone};
+  cases.push_back({three, 4, "", {"dp=2", "dp=2,tp=4", "dp=2"}});
+  cases.push_back({three, 4, "", {"tp=4", "dp=2,tp=4", "dp=2,tp=4"}});
+  return cases;
+}
+
 int64_t BytesBetweenHosts(const TrainRun& run, int64_t devices_per_host) {
   int64_t bytes = 0;
   for (const actors::EdgeReport& edge : run.edges) {
@@ -82,10 +101,15 @@ void Check(const std::vector<OverHosts>& cases, proto::Training::Precision preci
   int num_better = 0;
   for (const OverHosts& over : cases) {
     SCOPED_TRACE(absl::StrCat(NameOf(over.layout), " on hosts of ", over.devices_per_host, " ",
-                              over.rank_order));
+                              over.rank_order, absl::StrJoin(over.stage_meshes, " | ")));
     absl::StatusOr<proto::Job> job = JobOn(over.layout, zoo::GptJob, options);
     ASSERT_TRUE(job.ok()) << job.status();
     job->mutable_training()->set_precision(precision);
+    for (const std::string& mesh : over.stage_meshes) {
+      proto::Pipeline::StageMesh* entry = job->mutable_pipeline()->add_stage_mesh();
+      entry->add_stage(job->pipeline().stage_mesh_size() - 1);
+      entry->set_mesh(mesh);
+    }
     const absl::StatusOr<TrainRun> one_host = Train(*job, run_options);
     ASSERT_TRUE(one_host.ok()) << one_host.status();
     for (absl::string_view axis : absl::StrSplit(over.rank_order, ',', absl::SkipEmpty()))
@@ -132,6 +156,10 @@ TEST(OverHostsTest, SumsOverTwoAxesAreAddedInTheOrderOfTheMesh) {
   for (const char* order : {"dp,tp", "tp,dp"})
     cases.push_back({{"dp=4,tp=2", 0, zoo::SequenceParallel::kMegatron}, 2, order});
   Check(cases, proto::Training::F32, 1, options);
+}
+
+TEST(OverHostsTest, NorOnWhereHostsEndAmongStagesOfUnequalMeshes) {
+  Check(CasesOfUnequalStages(), proto::Training::F32, 10);
 }
 
 TEST(OverHostsTest, NorDoThoseOfBf16) { Check(CasesInOtherOrders(), proto::Training::BF16, 1); }

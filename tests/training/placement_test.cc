@@ -117,6 +117,8 @@ TEST(Placement, StagesMayHaveMeshesOfTheirOwn) {
       for (const std::string& mesh : meshes) devices += sbp::Mesh::Parse(mesh)->num_ranks();
       EXPECT_EQ(static_cast<int64_t>(plans->size()), devices);
       ExpectNear(RunOf(job), one);
+      job.mutable_mesh()->set_devices_per_host(2);
+      ExpectNear(RunOf(job), one);
     }
   }
 }

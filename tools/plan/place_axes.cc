@@ -248,6 +248,8 @@ std::string HostsText(const compiler::LogicalPlan& plan, const std::vector<Boxin
   if (plan.places.host_cut() != nullptr) {
     absl::StrAppend(&text, "; ",
                     AxesText(plan.mesh, OrderOf(plan.mesh, *plan.job), devices, "them"));
+  } else if (devices > 1 && !plan.places.has_equal_meshes()) {
+    absl::StrAppend(&text, ", which cut the mesh of each stage by itself");
   } else if (devices > 1) {
     absl::StrAppend(&text, ", which do not cut the mesh evenly, so transfers know no hosts");
     const std::vector<Order> orders =

@@ -197,6 +197,12 @@ TEST(PlanScreenTest, SaysHowTheMeshLiesOverHosts) {
   EXPECT_THAT(Unwrapped(PlanOf(GptOverHosts("tp=2,dp=3", 2)).screen),
               HasSubstr("so transfers know no hosts; `--place dp,tp` would change that"));
   EXPECT_THAT(PlanOf(GptOverHosts("dp=3,tp=2", 4)).screen, HasSubstr("2 with up to 4 devices"));
+  proto::Job unequal = GptOverHosts("pp=2,dp=2", 2);
+  proto::Pipeline::StageMesh* entry = unequal.mutable_pipeline()->add_stage_mesh();
+  entry->add_stage(1);
+  entry->set_mesh("dp=4");
+  EXPECT_THAT(Unwrapped(PlanOf(unequal).screen),
+              HasSubstr("3 with 2 devices each, which cut the mesh of each stage by itself; "));
   EXPECT_THAT(PlanOf(GptOn("dp=2,tp=2")).screen, Not(HasSubstr("hosts  ")));
 }
 
