@@ -95,10 +95,11 @@ std::string KeyOfKept(const proto::Job& job, PlanMode mode) {
   return absl::StrCat(static_cast<int>(mode), ";", key.SerializeAsString());
 }
 
-// Returns whether rules are for some stages only. Such rules decide which functions a module has.
+// Returns whether rules or meshes are for some stages only. Such rules decide which functions a
+// module has, and rules of stages with meshes of their own decide where a balanced cut lies.
 bool HasRulesOfStages(const proto::Job& job) {
-  return std::any_of(job.rule().begin(), job.rule().end(),
-                     [](const auto& rule) { return rule.stage_size() > 0; });
+  return HasStageMeshes(job) || std::any_of(job.rule().begin(), job.rule().end(),
+                                            [](const auto& rule) { return rule.stage_size() > 0; });
 }
 
 // Adds the passes whose results do not depend on the rules, unless these are rules of stages.
@@ -116,7 +117,7 @@ void AddPassesBeforeLayouts(LogicalPlan* plan, Module* imported, PassPipeline* p
   passes->Add({"assign-stages", "a part of the pipeline for every call", true,
                [plan](const PassContext& facts, Module* module) -> absl::Status {
                  WEIR_RETURN_IF_ERROR(
-                     AssignStages(plan->settings.pipeline, &plan->schedule, module));
+                     AssignStages(plan->settings.pipeline, facts.rules, &plan->schedule, module));
                  GiveStagesTheirFunctions(facts.rules, module);
                  return absl::OkStatus();
                },

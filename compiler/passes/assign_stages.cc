@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,34 @@ namespace {
 
 constexpr int64_t kStagesMax = 1024;
 
-double Flops(const Function& function) {
+// Returns the number of parts into which the rules split a node along an axis: as many as the axis
+// has devices, or as a dimension that a rule names has units.
+int64_t PartsAlong(const Function& function, const Node& node,
+                   const std::vector<char>& is_parameter, int axis, const LayoutRules& rules) {
+  const bool has_parameter = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+    return input >= 0 && is_parameter[input] != 0;
+  });
+  int64_t parts = 1;
+  for (const std::vector<ops::ValueId>* values : {&node.inputs, &node.outputs}) {
+    for (const ops::ValueId value : *values) {
+      if (value < 0) continue;
+      for (const sbp::TensorDim& dim : function.values[value].type.dims) {
+        if (rules.Find(dim.name, axis, RuleScope::kActivations) < 0 &&
+            (!has_parameter || rules.Find(dim.name, axis, RuleScope::kParameters) < 0))
+          continue;
+        parts = std::max(parts, std::min(rules.stage_mesh().size(axis), dim.size / dim.unit));
+      }
+    }
+  }
+  return parts;
+}
+
+// Returns the operations of a device in a function. `rules` are those of the device's stage; null:
+// the operations of all devices.
+double Flops(const Function& function, const LayoutRules* rules) {
+  std::vector<char> is_parameter(function.values.size(), 0);
+  for (const Arg& arg : function.args)
+    is_parameter[arg.value] = arg.kind == ArgKind::kParameter ? 1 : 0;
   double total = 1;  // never 0, so that every call counts
   for (const Node& node : function.nodes) {
     const ops::OpDef* def = ops::OpRegistry::Find(node.op);
@@ -23,47 +51,90 @@ double Flops(const Function& function) {
     std::vector<sbp::TensorType> inputs, outputs;
     for (ops::ValueId input : node.inputs) inputs.push_back(function.values[input].type);
     for (ops::ValueId output : node.outputs) outputs.push_back(function.values[output].type);
-    total += def->flops(node.attrs, inputs, outputs);
+    int64_t parts = 1;
+    for (int axis = 0; rules != nullptr && axis < rules->stage_mesh().num_axes(); ++axis)
+      parts *= PartsAlong(function, node, is_parameter, axis, *rules);
+    total += def->flops(node.attrs, inputs, outputs) / static_cast<double>(parts);
   }
   return total;
 }
 
-// Returns contiguous parts whose largest sum is smallest. cost[i] is the cost of call i. Exact, by
-// dynamic programming. A later start of the last part makes that part cheaper and the parts before
-// it dearer. The best start (the first of equals) is therefore where the two costs cross.
-std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts) {
-  size_t n = cost.size();
-  std::vector<double> prefix(n + 1, 0);
-  for (size_t i = 0; i < n; ++i) prefix[i + 1] = prefix[i] + cost[i];
+// CallCosts has the cost of each call on the stage of each part.
+class CallCosts {
+ public:
+  CallCosts(const Module& module, const LayoutRules& rules, const PipelineSchedule& schedule) {
+    const bool are_alike = rules.FirstWithMeshOf(0) < 0;
+    for (int64_t stage = 0; stage < schedule.num_stages; ++stage) {
+      // On stages of one mesh, parts of calls are alike.
+      const int64_t first = are_alike ? 0 : rules.FirstWithRulesOf(stage);
+      like_.push_back(first);
+      sums_.emplace_back();
+      if (first == stage) sums_.back() = SumsOf(module, are_alike ? nullptr : &rules, stage);
+    }
+    num_calls_ = module.model.calls.size();
+  }
+
+  size_t num_calls() const { return num_calls_; }
+  // Returns the cost of the calls from `begin` to below `end` on a stage.
+  double Of(int64_t stage, size_t begin, size_t end) const {
+    const std::vector<double>& sums = sums_[like_[stage]];
+    return sums[end] - sums[begin];
+  }
+
+ private:
+  static std::vector<double> SumsOf(const Module& module, const LayoutRules* rules, int64_t stage) {
+    std::optional<LayoutRules> of_stage;
+    if (rules != nullptr) of_stage = rules->OnStage(stage);
+    std::map<int, double> known;  // by function
+    std::vector<double> sums = {0};
+    for (const ModelCall& call : module.model.calls) {
+      const auto [cost, is_new] = known.try_emplace(call.model_function, 0);
+      if (is_new) {
+        const int forward = module.model.functions[call.model_function].forward;
+        cost->second =
+            Flops(module.functions[forward], of_stage.has_value() ? &*of_stage : nullptr);
+      }
+      sums.push_back(sums.back() + cost->second);
+    }
+    return sums;
+  }
+
+  size_t num_calls_ = 0;
+  std::vector<int64_t> like_;              // by stage: the first stage with equal costs
+  std::vector<std::vector<double>> sums_;  // by stage, over the calls before each call
+};
+
+// Returns contiguous parts whose largest cost is smallest. Exact, by dynamic programming. The
+// search for the start of a part ends where the part alone costs more than the best so far. The
+// first start of equals counts.
+std::vector<int64_t> BalancedCut(const CallCosts& costs, const PipelineSchedule& schedule) {
+  const size_t n = costs.num_calls();
+  const int64_t parts = schedule.num_parts();
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> best(parts + 1, std::vector<double>(n + 1, kInfinite));
   std::vector<std::vector<size_t>> from(parts + 1, std::vector<size_t>(n + 1, 0));
-  best[0][0] = 0;
+  std::vector<double> best(n + 1, kInfinite);  // of the first i calls in the parts so far
+  best[0] = 0;
   for (int64_t p = 1; p <= parts; ++p) {
+    std::vector<double> longer(n + 1, kInfinite);
     for (size_t i = p; i <= n; ++i) {
-      size_t low = p - 1, high = i - 1;
-      while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (best[p - 1][middle] >= prefix[i] - prefix[middle]) {
-          high = middle;
-        } else {
-          low = middle + 1;
+      for (size_t begin = i; begin-- > static_cast<size_t>(p) - 1;) {
+        const double last = costs.Of(schedule.StageOf(p - 1), begin, i);
+        if (last > longer[i]) break;
+        if (const double most = std::max(best[begin], last); most <= longer[i]) {
+          longer[i] = most;
+          from[p][i] = begin;
         }
       }
-      if (low > static_cast<size_t>(p) - 1 &&
-          prefix[i] - prefix[low - 1] <= std::max(best[p - 1][low], prefix[i] - prefix[low]))
-        --low;
-      best[p][i] = std::max(best[p - 1][low], prefix[i] - prefix[low]);
-      from[p][i] = low;
     }
+    best = std::move(longer);
   }
-  std::vector<int64_t> stage(n, 0);
+  std::vector<int64_t> part_of(n, 0);
   size_t end = n;
   for (int64_t p = parts; p >= 1; --p) {
-    for (size_t i = from[p][end]; i < end; ++i) stage[i] = p - 1;
+    for (size_t i = from[p][end]; i < end; ++i) part_of[i] = p - 1;
     end = from[p][end];
   }
-  return stage;
+  return part_of;
 }
 
 // Returns why the cut has this many parts, for messages.
@@ -98,17 +169,12 @@ absl::Status CheckParts(const PipelineSchedule& schedule, int64_t num_calls) {
                        : absl::StrCat("another schedule, or fewer stages", more)});
 }
 
-absl::Status CutCalls(const std::vector<std::string>& cut, const PipelineSchedule& schedule,
-                      Module* module) {
+absl::Status CutCalls(const std::vector<std::string>& cut, const LayoutRules& rules,
+                      const PipelineSchedule& schedule, Module* module) {
   std::vector<ModelCall>& calls = module->model.calls;
   const int64_t num_parts = schedule.num_parts();
   if (cut.empty() || num_parts == 1) {
-    std::vector<double> cost;
-    for (const ModelCall& call : calls) {
-      cost.push_back(
-          Flops(module->functions[module->model.functions[call.model_function].forward]));
-    }
-    std::vector<int64_t> part = BalancedCut(cost, num_parts);
+    const std::vector<int64_t> part = BalancedCut(CallCosts(*module, rules, schedule), schedule);
     for (size_t i = 0; i < calls.size(); ++i) calls[i].part = part[i];
     return absl::OkStatus();
   }
@@ -147,18 +213,18 @@ absl::Status CutCalls(const std::vector<std::string>& cut, const PipelineSchedul
 
 }  // namespace
 
-absl::Status AssignStages(const std::vector<std::string>& cut, const PipelineSchedule& schedule,
-                          Module* module) {
+absl::Status AssignStages(const std::vector<std::string>& cut, const LayoutRules& rules,
+                          const PipelineSchedule& schedule, Module* module) {
   std::vector<ModelCall>& calls = module->model.calls;
   WEIR_RETURN_IF_ERROR(CheckParts(schedule, static_cast<int64_t>(calls.size())));
-  WEIR_RETURN_IF_ERROR(CutCalls(cut, schedule, module));
+  WEIR_RETURN_IF_ERROR(CutCalls(cut, rules, schedule, module));
   for (ModelCall& call : calls) call.stage = schedule.StageOf(call.part);
   return absl::OkStatus();
 }
 
-absl::Status AssignStages(const PipelineSettings& pipeline, PipelineSchedule* schedule,
-                          Module* module) {
-  if (pipeline.places.empty()) return AssignStages(pipeline.cut, *schedule, module);
+absl::Status AssignStages(const PipelineSettings& pipeline, const LayoutRules& rules,
+                          PipelineSchedule* schedule, Module* module) {
+  if (pipeline.places.empty()) return AssignStages(pipeline.cut, rules, *schedule, module);
   return PlaceCalls(pipeline.places, schedule, module);
 }
 

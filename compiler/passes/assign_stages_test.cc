@@ -45,7 +45,7 @@ using Cut = std::vector<std::string>;
 
 std::string Flaw(const Cut& cut, const PipelineSchedule& schedule, int num_calls) {
   Module module = CallsOf(std::vector<int>(num_calls, 1));
-  const absl::Status status = AssignStages(cut, schedule, &module);
+  const absl::Status status = AssignStages(cut, LayoutRules(), schedule, &module);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
 }
@@ -71,7 +71,7 @@ TEST(AssignStages, WithoutACutTheCostliestPartIsAsCheapAsAnyCutMakesIt) {
     for (int& count : nodes) count = below(6);
     const int stages = 1 + below(static_cast<int>(nodes.size()));
     Module module = CallsOf(nodes);
-    ASSERT_TRUE(AssignStages({}, Straight(stages), &module).ok());
+    ASSERT_TRUE(AssignStages({}, LayoutRules(), Straight(stages), &module).ok());
     // A call of n nodes counts n times 16 operations and one more.
     std::vector<int> cost;
     for (int count : nodes) cost.push_back(16 * count + 1);
@@ -92,18 +92,99 @@ TEST(AssignStages, WithoutACutTheCostliestPartIsAsCheapAsAnyCutMakesIt) {
   }
 }
 
+// The rules split `wide` over tp and `batch` over dp. A stage has the sizes of one of the meshes.
+LayoutRules RulesOn(const std::vector<std::string>& meshes) {
+  LayoutRules rules(*sbp::Mesh::Parse("dp=4,tp=4"));
+  rules.AddRule("batch", 0, RuleScope::kAll);
+  rules.AddRule("wide", 1, RuleScope::kActivations);
+  std::vector<sbp::Mesh> of_stages;
+  for (const std::string& mesh : meshes) of_stages.push_back(*sbp::Mesh::Parse(mesh));
+  rules.SetMeshes(std::move(of_stages));
+  return rules;
+}
+
+TEST(AssignStages, AStageOfMoreDevicesGetsMoreCalls) {
+  Module module = CallsOf({4, 4, 4, 4, 4, 4});
+  const auto parts_on = [&](const std::vector<std::string>& meshes, const LayoutRules& rules) {
+    EXPECT_TRUE(
+        AssignStages({}, rules, Straight(static_cast<int64_t>(meshes.size())), &module).ok());
+    return PartsOf(module);
+  };
+  const auto parts = [&](const std::vector<std::string>& meshes) {
+    return parts_on(meshes, RulesOn(meshes));
+  };
+  EXPECT_THAT(parts({"dp=1,tp=1", "dp=1,tp=2"}), ElementsAre(0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(parts({"dp=2,tp=1", "dp=1,tp=1"}), ElementsAre(0, 0, 0, 0, 1, 1));
+  EXPECT_THAT(parts({"dp=1,tp=1", "dp=2,tp=2", "dp=1,tp=1"}), ElementsAre(0, 1, 1, 1, 1, 2));
+  EXPECT_THAT(parts({"dp=4,tp=1", "dp=4,tp=1"}), ElementsAre(0, 0, 0, 1, 1, 1)) << "equal meshes";
+  EXPECT_THAT(parts_on({"dp=1,tp=1", "dp=1,tp=2"}, LayoutRules(*sbp::Mesh::Parse("dp=1,tp=2"))),
+              ElementsAre(0, 0, 0, 1, 1, 1))
+      << "one mesh";
+  LayoutRules others(*sbp::Mesh::Parse("dp=4,tp=4"));
+  others.AddRule("tall", 1, RuleScope::kAll);
+  others.AddRule("wide", 1, RuleScope::kParameters);
+  others.SetMeshes({*sbp::Mesh::Parse("dp=1,tp=1"), *sbp::Mesh::Parse("dp=1,tp=4")});
+  EXPECT_THAT(parts_on({"", ""}, others), ElementsAre(0, 0, 0, 1, 1, 1))
+      << "rules that split no node";
+}
+
+TEST(AssignStages, NoCutMakesTheCostliestPartOfUnequalStagesCheaper) {
+  const std::vector<std::pair<std::string, double>> kMeshes = {
+      {"dp=1,tp=1", 1}, {"dp=2,tp=1", 2}, {"dp=1,tp=4", 4}, {"dp=2,tp=2", 4}};
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    uint64_t n = 0;
+    const auto below = [&](int limit) {
+      return static_cast<int>(UniformAt(seed, n++) * static_cast<float>(limit));
+    };
+    std::vector<int> nodes(2 + below(7));
+    for (int& count : nodes) count = below(6);
+    const int stages = 2 + below(static_cast<int>(nodes.size()) - 1);
+    std::vector<std::string> meshes;
+    std::vector<double> devices;  // that share the work of a stage
+    for (int stage = 0; stage < stages; ++stage) {
+      const auto& [mesh, parts] = kMeshes[static_cast<size_t>(below(4))];
+      meshes.push_back(mesh);
+      devices.push_back(parts);
+    }
+    // On stages of one mesh, all operations count.
+    if (std::count(meshes.begin(), meshes.end(), meshes[0]) == stages)
+      devices.assign(devices.size(), 1);
+    Module module = CallsOf(nodes);
+    ASSERT_TRUE(AssignStages({}, RulesOn(meshes), Straight(stages), &module).ok());
+    const auto largest_part = [&](const std::vector<int64_t>& parts) {
+      std::vector<double> sums(static_cast<size_t>(stages), 0);
+      for (size_t c = 0; c < nodes.size(); ++c) {
+        const auto part = static_cast<size_t>(parts[c]);
+        sums[part] += 1 + 16 * nodes[c] / devices[part];
+      }
+      return *std::max_element(sums.begin(), sums.end());
+    };
+    double best = 1e9;
+    for (unsigned begins = 0; begins < 1u << nodes.size(); begins += 2) {
+      if (__builtin_popcount(begins) != stages - 1) continue;
+      std::vector<int64_t> parts;
+      for (size_t c = 0; c < nodes.size(); ++c)
+        parts.push_back((c == 0 ? 0 : parts.back()) + (begins >> c & 1));
+      best = std::min(best, largest_part(parts));
+    }
+    const std::vector<int64_t> parts = PartsOf(module);
+    EXPECT_EQ(parts.back(), stages - 1) << "no part is empty";
+    EXPECT_DOUBLE_EQ(largest_part(parts), best) << "seed " << seed;
+  }
+}
+
 TEST(AssignStages, ACutNamesTheFirstCallOfEachLaterPart) {
   Module module = CallsOf({5, 1, 1, 1, 1});
-  ASSERT_TRUE(AssignStages(Cut({"c1", "c4"}), Straight(3), &module).ok());
+  ASSERT_TRUE(AssignStages(Cut({"c1", "c4"}), LayoutRules(), Straight(3), &module).ok());
   EXPECT_THAT(PartsOf(module), ElementsAre(0, 1, 1, 1, 2));
   // The second time gives the same.
-  ASSERT_TRUE(AssignStages(Cut({"c1", "c4"}), Straight(3), &module).ok());
+  ASSERT_TRUE(AssignStages(Cut({"c1", "c4"}), LayoutRules(), Straight(3), &module).ok());
   EXPECT_THAT(PartsOf(module), ElementsAre(0, 1, 1, 1, 2));
 }
 
 TEST(AssignStages, OneStageTakesAllWhateverTheCut) {
   Module module = CallsOf({1, 1, 1});
-  ASSERT_TRUE(AssignStages(Cut({"c1"}), Straight(1), &module).ok());
+  ASSERT_TRUE(AssignStages(Cut({"c1"}), LayoutRules(), Straight(1), &module).ok());
   EXPECT_THAT(PartsOf(module), ElementsAre(0, 0, 0));
 }
 
@@ -112,7 +193,7 @@ TEST(AssignStages, PartsOfInterleavedSchedulesGoRoundTheStages) {
   schedule.kind = ScheduleKind::kInterleaved;
   schedule.virtual_stages = 2;
   Module module = CallsOf({1, 1, 1, 1});
-  ASSERT_TRUE(AssignStages({}, schedule, &module).ok());
+  ASSERT_TRUE(AssignStages({}, LayoutRules(), schedule, &module).ok());
   std::vector<int64_t> stages;
   for (const ModelCall& call : module.model.calls) stages.push_back(call.stage);
   EXPECT_THAT(PartsOf(module), ElementsAre(0, 1, 2, 3));
@@ -151,7 +232,7 @@ TEST(AssignStages, ACutNamesCallsInTheOrderOfTheModel) {
 
 TEST(AssignStages, TheTextShowsEachCallWithItsPartAndStage) {
   Module module = CallsOf({1, 1});
-  ASSERT_TRUE(AssignStages({}, Straight(2), &module).ok());
+  ASSERT_TRUE(AssignStages({}, LayoutRules(), Straight(2), &module).ok());
   EXPECT_EQ(CallsText(module),
             "calls\n"
             "  %c0.n0 = c0(%x) by f0, part 0 on stage 0\n"

@@ -162,7 +162,7 @@ absl::StatusOr<ModelShape> JobTrial::ShapeOf(const proto::Job& variant) {
   shape.schedule = ScheduleOf(settings.pipeline, places_.size(),
                               std::max<int64_t>(1, variant.training().micro_batches()));
   Module model = model_;
-  WEIR_RETURN_IF_ERROR(AssignStages(settings.pipeline, &shape.schedule, &model));
+  WEIR_RETURN_IF_ERROR(AssignStages(settings.pipeline, LayoutRules(), &shape.schedule, &model));
   shape.calls.resize(places_.size());
   for (const ModelCall& call : model.model.calls) shape.calls[call.stage][FunctionOf(call)] += 1;
   shapes_[key] = shape;

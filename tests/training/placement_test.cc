@@ -1,6 +1,7 @@
 // Tests jobs that place the calls of `main` on stages of their own: towers side by side, which join
 // later, also on stages of unequal meshes. Every placement trains as one device does.
 // docs/examples/two_towers.textproto is the job.
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -206,6 +207,23 @@ TEST(Placement, CutsMayHaveMeshesOfTheirOwn) {
     job.mutable_pipeline()->set_schedule(schedule);
     ExpectNear(RunOf(WithStageMeshes(WithMesh(job, "pp=2,dp=2,tp=2"), {"tp=2", "dp=4"})), one);
   }
+}
+
+TEST(Placement, WithoutACutALargerStageHasMoreCalls) {
+  proto::Job job = TwoTowers();
+  job.mutable_pipeline()->clear_place();
+  job.mutable_pipeline()->clear_cut();
+  const auto calls_of_second = [&job](const std::vector<std::string>& meshes) {
+    const auto plan =
+        compiler::CompileJob(WithStageMeshes(WithMesh(job, "pp=2,dp=2,tp=2"), meshes), {});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    const std::vector<compiler::ModelCall>& calls = (*plan)->module.model.calls;
+    return std::count_if(calls.begin(), calls.end(),
+                         [](const compiler::ModelCall& call) { return call.stage == 1; });
+  };
+  const auto of_equal = calls_of_second({});
+  EXPECT_GT(calls_of_second({"", "dp=4"}), of_equal);
+  EXPECT_LT(calls_of_second({"dp=4", ""}), of_equal);
 }
 
 // Entries that say what the mesh says leave the plans as they are, but for their ids.
