@@ -115,37 +115,62 @@ absl::StatusOr<std::vector<sbp::Mesh>> ImportStageMeshes(const proto::Job& job,
   return meshes;
 }
 
+namespace {
+
+sbp::Mesh WrittenMesh(const proto::Job& job) {
+  std::vector<sbp::MeshAxis> axes;
+  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
+    axes.push_back({axis.name(), axis.size()});
+  return sbp::Mesh(std::move(axes));
+}
+
+// Returns the meshes of ImportStageMeshes, or none if the compiler refuses them.
+std::vector<sbp::Mesh> MeshesOfStages(const proto::Job& job, const sbp::Mesh& mesh) {
+  if (!HasStageMeshes(job) || !mesh.Validate().ok()) return {};
+  return ImportStageMeshes(job, mesh).value_or(std::vector<sbp::Mesh>());
+}
+
+// Raises the sizes of the axes to those of the mesh.
+void Raise(const sbp::Mesh& mesh, std::vector<sbp::MeshAxis>* axes) {
+  for (size_t axis = 0; axis < axes->size(); ++axis)
+    (*axes)[axis].size = std::max((*axes)[axis].size, mesh.size(static_cast<int>(axis)));
+}
+
+// Returns the pipeline axis of `mesh` with these axes of its stages.
+sbp::Mesh WithPipelineOf(const sbp::Mesh& mesh, std::vector<sbp::MeshAxis> axes) {
+  axes.insert(axes.begin(), mesh.axes()[mesh.AxisIndex(sbp::kPipelineAxis)]);
+  return sbp::Mesh(std::move(axes));
+}
+
+}  // namespace
+
 sbp::Mesh LargestMesh(const sbp::Places& places) {
   std::vector<sbp::MeshAxis> axes = places.mesh(0).axes();
-  for (int64_t place = 1; place < places.size(); ++place) {
-    for (size_t axis = 0; axis < axes.size(); ++axis)
-      axes[axis].size = std::max(axes[axis].size, places.mesh(place).size(static_cast<int>(axis)));
-  }
+  for (int64_t place = 1; place < places.size(); ++place) Raise(places.mesh(place), &axes);
   return sbp::Mesh(std::move(axes));
 }
 
 sbp::Mesh MeshOfStages(const sbp::Mesh& mesh, const sbp::Places& places) {
-  const sbp::Mesh largest = LargestMesh(places);
-  std::vector<sbp::MeshAxis> axes = {mesh.axes()[mesh.AxisIndex(sbp::kPipelineAxis)]};
-  axes.insert(axes.end(), largest.axes().begin(), largest.axes().end());
-  return sbp::Mesh(std::move(axes));
+  return WithPipelineOf(mesh, LargestMesh(places).axes());
+}
+
+sbp::Mesh LargestMeshOf(const proto::Job& job) {
+  const sbp::Mesh mesh = WrittenMesh(job);
+  const std::vector<sbp::Mesh> meshes = MeshesOfStages(job, mesh);
+  if (meshes.empty()) return mesh;
+  std::vector<sbp::MeshAxis> axes = meshes[0].axes();
+  for (const sbp::Mesh& of_stage : meshes) Raise(of_stage, &axes);
+  return WithPipelineOf(mesh, std::move(axes));
 }
 
 int64_t NumDevices(const proto::Job& job, int64_t most) {
-  std::vector<sbp::MeshAxis> axes;
+  const sbp::Mesh mesh = WrittenMesh(job);
   int64_t devices = 1;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) {
-    axes.push_back({axis.name(), axis.size()});
-    devices = Clamped(devices, axis.size(), most);
-  }
-  if (!HasStageMeshes(job)) return devices;
-  const sbp::Mesh mesh(std::move(axes));
-  if (!mesh.Validate().ok()) return devices;
-  const absl::StatusOr<std::vector<sbp::Mesh>> meshes = ImportStageMeshes(job, mesh);
-  if (!meshes.ok()) return devices;
+  for (const sbp::MeshAxis& axis : mesh.axes()) devices = Clamped(devices, axis.size, most);
+  const std::vector<sbp::Mesh> meshes = MeshesOfStages(job, mesh);
+  if (meshes.empty()) return devices;
   devices = 0;
-  for (const sbp::Mesh& of_stage : *meshes)
-    devices = std::min(most, devices + of_stage.num_ranks());
+  for (const sbp::Mesh& of_stage : meshes) devices = std::min(most, devices + of_stage.num_ranks());
   return devices;
 }
 

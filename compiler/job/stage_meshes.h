@@ -34,6 +34,10 @@ sbp::Mesh LargestMesh(const sbp::Places& places);
 // mesh of a job does.
 sbp::Mesh MeshOfStages(const sbp::Mesh& mesh, const sbp::Places& places);
 
+// Returns the mesh of the job with the largest size that each axis has on some stage; the mesh as
+// it is written, if stages have no meshes of their own or the compiler refuses them.
+sbp::Mesh LargestMeshOf(const proto::Job& job);
+
 // Returns the number of devices of the job, or `most` if there are more. The number of a job whose
 // mesh the compiler refuses means nothing.
 int64_t NumDevices(const proto::Job& job, int64_t most);

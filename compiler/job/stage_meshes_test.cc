@@ -88,6 +88,16 @@ TEST(StageMeshes, DevicesAreThoseOfAllStages) {
   EXPECT_EQ(NumDevices(With(""), 5), 5);
 }
 
+TEST(StageMeshes, TheLargestMeshHasTheLargestSizeOfEachAxis) {
+  EXPECT_EQ(LargestMeshOf(With("")).ToText(), MeshOf(With("")).ToText());
+  EXPECT_EQ(LargestMeshOf(With("stage_mesh { stage: [1, 2] mesh: \"tp=4\" }")).ToText(),
+            "pp=3,dp=2,tp=4");
+  EXPECT_EQ(LargestMeshOf(With("stage_mesh { stage: [0, 1, 2] mesh: \"tp=4\" }")).ToText(),
+            "pp=3,dp=1,tp=4");
+  EXPECT_EQ(LargestMeshOf(With("stage_mesh { stage: 7 }")).ToText(), MeshOf(With("")).ToText())
+      << "refused";
+}
+
 TEST(StageMeshes, TheTextNamesUnequalMeshes) {
   const auto text_of = [](const proto::Job& job) {
     const sbp::Places places = sbp::PlacesWithMeshes(*ImportStageMeshes(job, MeshOf(job)));

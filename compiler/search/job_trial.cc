@@ -23,9 +23,9 @@ sbp::Mesh MeshOf(const proto::Job& job) {
   return sbp::Mesh(std::move(axes));
 }
 
-// Returns the job with one call in place of each chain of calls of `main`, and without a pipeline.
-// Boxings of the job know no hosts: BoxingCosts knows them.
-proto::Job Reduced(const proto::Job& job) {
+// Returns the job with one call in place of each chain of calls of `main`, and without a pipeline,
+// on one stage with this mesh. Boxings of the job know no hosts: BoxingCosts knows them.
+proto::Job Reduced(const proto::Job& job, const sbp::Mesh& stage_mesh) {
   proto::Job reduced = job;
   for (proto::Function& function : *reduced.mutable_graph()->mutable_function()) {
     if (function.name() != job.graph().main()) continue;
@@ -34,8 +34,10 @@ proto::Job Reduced(const proto::Job& job) {
     }
   }
   reduced.mutable_mesh()->Clear();
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) {
-    if (axis.name() != sbp::kPipelineAxis) *reduced.mutable_mesh()->add_axis() = axis;
+  for (const sbp::MeshAxis& axis : stage_mesh.axes()) {
+    proto::MeshAxisSpec* const of_reduced = reduced.mutable_mesh()->add_axis();
+    of_reduced->set_name(axis.name);
+    of_reduced->set_size(axis.size);
   }
   reduced.mutable_mesh()->set_devices_per_host(1);
   reduced.clear_pipeline();
@@ -108,11 +110,18 @@ double LeastLargestPart(const std::vector<double>& costs, int64_t parts) {
 
 absl::StatusOr<std::unique_ptr<JobTrial>> JobTrial::Create(const proto::Job& job,
                                                            const CostModel* costs) {
-  const sbp::Mesh mesh = MeshOf(job);
+  const sbp::Mesh written = MeshOf(job);
+  WEIR_RETURN_IF_ERROR(written.Validate());
+  WEIR_RETURN_IF_ERROR(ImportStageMeshes(job, written).status());
+  const sbp::Mesh mesh = LargestMeshOf(job);
   WEIR_RETURN_IF_ERROR(mesh.Validate());
-  WEIR_RETURN_IF_ERROR(CheckEqualStages(
-      job, "the search for layouts",
-      "write the rules yourself with rules: WRITTEN, or search without pipeline.stage_mesh"));
+  if (HasStageMeshes(job) && mesh.num_ranks() > kDevicesMax) {
+    return Rejected({"W0447", "the search for layouts on the stages of pipeline.stage_mesh",
+                     absl::StrCat("at most ", kDevicesMax,
+                                  " devices if each stage had the largest size of each axis"),
+                     absl::StrCat(mesh.num_ranks(), ", with mesh ", mesh.ToText()),
+                     "rules: WRITTEN, or smaller meshes in pipeline.stage_mesh"});
+  }
   std::vector<int> order;
   const std::vector<std::string> names(job.mesh().rank_order().begin(),
                                        job.mesh().rank_order().end());
@@ -128,7 +137,8 @@ absl::StatusOr<std::unique_ptr<JobTrial>> JobTrial::Create(const proto::Job& job
     WEIR_ASSIGN_OR_RETURN(const JobSettings settings, ImportSettings(job));
     Module whole = model;
     WEIR_RETURN_IF_ERROR(ApplyGroups(settings.training.groups, &whole));
-    WEIR_ASSIGN_OR_RETURN(const Module reduced, ImportGraph(Reduced(job), dims, ModeOf(job)));
+    WEIR_ASSIGN_OR_RETURN(const Module reduced,
+                          ImportGraph(Reduced(job, places.mesh(0)), dims, ModeOf(job)));
     groups = ReducedGroups(job, whole.model, reduced.model);
   }
   return std::unique_ptr<JobTrial>(new JobTrial(costs, std::move(places), std::move(model),
@@ -148,7 +158,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> JobTrial::Compile(const proto::Job&
   options.program_only = true;
   // Bundles change no estimate, and their making plans each boxing.
   options.disabled = {"bundle-boxings"};
-  proto::Job reduced = Reduced(variant);
+  proto::Job reduced = Reduced(variant, places_.mesh(0));
   *reduced.mutable_training()->mutable_group() = groups_;
   return CompileJob(reduced, options);
 }

@@ -1,6 +1,7 @@
 // Compiles variants of a job for a search, each as small as possible: every function of the model
 // is called once, without a pipeline, and no rhythm is solved. What the whole model has of each
-// function is known apart from that. Thread rule: one thread per object.
+// function is known apart from that. If stages have meshes of their own, the variants are compared
+// on equal stages, each with the largest size that an axis has. Thread rule: one thread per object.
 #pragma once
 
 #include <map>

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/job/batch_dim.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/stage_meshes.h"
 #include "compiler/search/job_trial.h"
 #include "compiler/search/known_rules.h"
 #include "runtime/base/problem.h"
@@ -446,7 +447,8 @@ class Search {
 
 FreeSettings SettingsLeftFree(const proto::Job& job) {
   FreeSettings free;
-  free.cut = job.pipeline().cut_size() == 0 && job.pipeline().place_size() == 0;
+  free.cut =
+      job.pipeline().cut_size() == 0 && job.pipeline().place_size() == 0 && !HasStageMeshes(job);
   if (job.graph().without_loss()) return free;  // the others are settings of a training
   free.micro_batches = job.training().micro_batches() <= 1;
   free.zero = job.training().zero_stage() == 0;
@@ -464,16 +466,17 @@ std::vector<ChoiceTakenBack> ChoicesOf(const proto::Job& found, const proto::Job
     return &choices.back().job;
   };
   const RuleList rules_before = RulesOf(before), rules_found = RulesOf(found);
-  for (const proto::MeshAxisSpec& axis : before.mesh().axis()) {
-    if (axis.size() == 1 || axis.name() == sbp::kPipelineAxis) continue;
+  const sbp::Mesh mesh = LargestMeshOf(before);
+  for (const sbp::MeshAxis& axis : mesh.axes()) {
+    if (axis.size == 1 || axis.name == sbp::kPipelineAxis) continue;
     RuleList had, without, has;
     for (const RuleEntry& rule : rules_before)
-      if (rule.axis == axis.name()) had.push_back(rule);
+      if (rule.axis == axis.name) had.push_back(rule);
     for (const RuleEntry& rule : rules_found)
-      (rule.axis == axis.name() ? has : without).push_back(rule);
+      (rule.axis == axis.name ? has : without).push_back(rule);
     if (had == has) continue;
     without.insert(without.end(), had.begin(), had.end());
-    SetRules(without, take_back(absl::StrCat("rules of ", axis.name())));
+    SetRules(without, take_back(absl::StrCat("rules of ", axis.name)));
   }
   const proto::Training &had = before.training(), &has = found.training();
   // 0 micro-batches are 1.

@@ -9,6 +9,10 @@
 //              rules; then small changes of the best, each compiled
 //   settings   the best rules with all settings that are free, then rules again with the best
 //
+// If stages have meshes of their own (pipeline.stage_mesh), the rules found are for all of these.
+// Estimates are then those of equal stages with the largest size of each axis, so that they only
+// say what to try, and a balanced cut stays balanced: it is not free.
+//
 // Every candidate is compiled up to its program and compared by EstimateStep, the present rules and
 // the known ones included, so the result is never worse than these by the estimate. Not here:
 // virtual runs of the best (tools/search). Thread rule: pure functions.
@@ -35,8 +39,8 @@ struct FreeSettings {
   bool cut = false;
 };
 // Returns the settings that the job leaves as they are by default: one micro-batch, ZeRO stage 0,
-// no word about what is kept for the backward pass, no cut. A model without a loss has no setting
-// but the cut.
+// no word about what is kept for the backward pass, no cut of equal stages. A model without a loss
+// has no setting but the cut.
 FreeSettings SettingsLeftFree(const proto::Job& job);
 
 struct SearchOptions {

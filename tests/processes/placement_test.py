@@ -94,10 +94,15 @@ class Placement(weir_jobs.JobCase):
         report = json.loads(self.place.run("sim", "job.textproto", "--json").stdout)
         self.assertEqual(report["ranks"], 7)
         for code, words in (("W0705", ("sim", "job.textproto", "--symmetry", "on")),
-                            ("W0498", ("search", "job.textproto")),
                             ("W0498", ("train", "job.textproto", "--place", "pp,dp,tp"))):
             with self.assertRaisesRegex(AssertionError, code):
                 self.place.run(*words)
+
+    def test_a_search_finds_rules_for_the_meshes_of_the_stages(self):
+        shutil.copy(UNEQUAL, self.place.path("job.textproto"))
+        self.place.run("search", "job.textproto", "--fix", "settings", "-o", "found.textproto")
+        plan = json.loads(self.place.run("plan", "found.textproto", "--json").stdout)
+        self.assertEqual(plan["mesh"], "pp=3: stage 0 dp=2,tp=1, stage 1 dp=2,tp=2, stage 2 dp=1,tp=1")
 
     def test_a_trace_claims_no_formula_and_the_plan_shows_the_graph(self):
         self.place.train("--trace", "run.pftrace")

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/stage_meshes.h"
 #include "compiler/search/job_trial.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -225,7 +226,7 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
   search.results_max = options.top;
   RankedSearch ranked;
   ranked.memory_bytes = options.memory_bytes;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis()) ranked.devices *= axis.size();
+  ranked.devices = compiler::NumDevices(job, compiler::kDevicesMax);
   KnownFigures known;
   double acts_of_row = 0;
   for (int round = 0; round < kMemoryRounds; ++round) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "compiler/job/stage_meshes.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/unit_text.h"
 
@@ -14,13 +15,6 @@ namespace weir::search {
 namespace {
 
 constexpr size_t kLabel = 10;
-
-sbp::Mesh MeshOf(const proto::Job& job) {
-  std::vector<sbp::MeshAxis> axes;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
-    axes.push_back({axis.name(), axis.size()});
-  return sbp::Mesh(std::move(axes));
-}
 
 std::string NameOf(const RankedLayouts& row, size_t place) {
   if (row.row == RankedLayouts::Row::kPresent) return "present";
@@ -96,14 +90,14 @@ std::string SavingText(const ChoiceSaving& saving) {
 }  // namespace
 
 std::string SearchScreen(const RankedSearch& search, const proto::Job& job) {
-  const sbp::Mesh mesh = MeshOf(job);
+  const sbp::Mesh mesh = compiler::LargestMeshOf(job);
   std::string text = Labelled(
       "search",
-      absl::StrCat(job.name().empty() ? "the job" : job.name(), " on ",
-                   Plural(search.devices, "device"), " (", mesh.ToText(),
-                   "): ", Plural(search.compiled, "candidate"), ", ",
-                   Plural(search.solved, "layout problem"), " solved",
-                   search.exact ? " exactly" : ", some not exactly: the mesh has many axes"));
+      absl::StrCat(
+          job.name().empty() ? "the job" : job.name(), " on ", Plural(search.devices, "device"),
+          " (", mesh.ToText(), compiler::HasStageMeshes(job) ? " at most): " : "): ",
+          Plural(search.compiled, "candidate"), ", ", Plural(search.solved, "layout problem"),
+          " solved", search.exact ? " exactly" : ", some not exactly: the mesh has many axes"));
   if (search.memory_bytes > 0)
     absl::StrAppend(
         &text, Labelled("memory",

@@ -424,6 +424,59 @@ TEST(SettleRules, TheJobGetsRulesThatASearchOfTheRulesAloneFinds) {
   EXPECT_THAT(SettledText(**settled), HasSubstr("rules found: dp "));
 }
 
+// Returns the job on two stages, the first with tp=2 and the second with dp=2,tp=2.
+proto::Job OnUnequalStages(proto::Job job) {
+  EXPECT_TRUE(job::SetMesh("pp=2,dp=1,tp=1", &job).ok());
+  job.mutable_training()->set_micro_batches(2);
+  for (const char* mesh : {"tp=2", "dp=2,tp=2"}) {
+    proto::Pipeline::StageMesh* const entry = job.mutable_pipeline()->add_stage_mesh();
+    entry->add_stage(job.pipeline().stage_mesh_size() - 1);
+    entry->set_mesh(mesh);
+  }
+  return job;
+}
+
+// The figures are those of the job as it is, whatever the estimates are about.
+TEST(RankLayouts, StagesOfUnequalMeshesGetRulesThatTheyShare) {
+  const sim::JobCosts costs = Costs();
+  const proto::Job job = OnUnequalStages(Llama("dp=2,tp=2", 8, 128, 512));
+  RankOptions options;
+  options.top = 2;
+  options.free = compiler::SettingsLeftFree(job);
+  EXPECT_FALSE(options.free.cut) << "a balanced cut gives larger stages more work";
+  options.free.zero = options.free.recompute = false;
+  const auto ranked = RankLayouts(job, costs, options);
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  const RankedLayouts& first = ranked->rows[0];
+  EXPECT_LE(first.step_ns, ranked->Find(RankedLayouts::Row::kPresent)->step_ns);
+  EXPECT_EQ(first.source, Source::kSimulated);
+  EXPECT_EQ(SimulatedNs(first.found.job, costs), first.step_ns);
+  EXPECT_EQ(first.found.job.pipeline().SerializeAsString(), job.pipeline().SerializeAsString());
+  EXPECT_EQ(ranked->devices, 6);
+  EXPECT_THAT(SearchScreen(*ranked, job), HasSubstr("6 devices (pp=2,dp=2,tp=2 at most): "));
+}
+
+TEST(SearchLayouts, UnequalMeshesThatAreFarFromEachOtherAreRefused) {
+  const sim::JobCosts costs = Costs();
+  proto::Job job = OnUnequalStages(Llama("dp=2,tp=2", 8, 128, 512));
+  job.mutable_pipeline()->mutable_stage_mesh(0)->set_mesh("dp=4096");
+  job.mutable_pipeline()->mutable_stage_mesh(1)->set_mesh("tp=4096");
+  EXPECT_THAT(compiler::SearchLayouts(job, Options(costs, 2)).status().message(),
+              HasSubstr("W0447"));
+}
+
+TEST(SettleRules, StagesOfUnequalMeshesGetRulesForAllTheirAxes) {
+  const sim::JobCosts costs = Costs();
+  proto::Job job = OnUnequalStages(AsksForRules("dp=2,tp=2"));
+  const auto settled = SettleRules(costs, MachineMemory::kIgnored, &job);
+  ASSERT_TRUE(settled.ok()) << settled.status();
+  ASSERT_TRUE(settled->has_value());
+  EXPECT_THAT(SettledText(**settled), HasSubstr("rules found: dp "));
+  EXPECT_THAT(SettledText(**settled), HasSubstr("; tp "));
+  EXPECT_EQ(job.pipeline().stage_mesh_size(), 2);
+  EXPECT_TRUE(compiler::CompileJob(job, {}).ok());
+}
+
 TEST(SettleRules, RulesBesideTheWishComeFirstAndStay) {
   const sim::JobCosts costs = Costs();
   proto::Job job = AsksForRules("dp=2,tp=2");

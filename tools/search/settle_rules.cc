@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "compiler/compile.h"
+#include "compiler/job/stage_meshes.h"
 #include "compiler/search/rule_list.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -23,13 +25,6 @@ struct Bound {
   std::string text;  // what bounds
   bool is_of_machine = false;
 };
-
-int64_t DevicesOf(const proto::Job& job) {
-  int64_t devices = 1;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
-    devices *= std::max<int64_t>(1, axis.size());
-  return devices;
-}
 
 // Returns the least memory of the cluster's devices; 0: the cluster says nothing of it.
 double DeviceBytesOf(const proto::Cluster& cluster) {
@@ -51,28 +46,22 @@ Bound BoundOf(const proto::Job& job, const sim::JobCosts& costs, MachineMemory m
     return {of_job, "runtime.memory_bytes_max", false};
   if (of_cluster > 0) return {of_cluster, "that of a device of the cluster", false};
   if (machine == MachineMemory::kIgnored) return {};
-  const int64_t all = DevicesOf(job), of_host = job.mesh().devices_per_host();
+  const int64_t all = compiler::NumDevices(job, compiler::kDevicesMax),
+                of_host = job.mesh().devices_per_host();
   const int64_t here = of_host > 1 ? std::min(all, of_host) : all;
   return {static_cast<double>(budget.machine_bytes) / static_cast<double>(here),
           absl::StrCat("the part of each of ", here, " devices in the memory of ", budget.machine),
           true};
 }
 
-sbp::Mesh MeshOf(const proto::Job& job) {
-  std::vector<sbp::MeshAxis> axes;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
-    axes.push_back({axis.name(), axis.size()});
-  return sbp::Mesh(std::move(axes));
-}
-
 }  // namespace
 
 bool IsSearched(const proto::Job& job) {
+  const sbp::Mesh mesh = compiler::LargestMeshOf(job);
   return job.rules() == proto::Job::AUTO &&
-         std::any_of(job.mesh().axis().begin(), job.mesh().axis().end(),
-                     [](const proto::MeshAxisSpec& axis) {
-                       return axis.size() > 1 && axis.name() != sbp::kPipelineAxis;
-                     });
+         std::any_of(mesh.axes().begin(), mesh.axes().end(), [](const sbp::MeshAxis& axis) {
+           return axis.size > 1 && axis.name != sbp::kPipelineAxis;
+         });
 }
 
 absl::StatusOr<std::optional<SettledRules>> SettleRules(const sim::JobCosts& costs,
@@ -96,7 +85,7 @@ absl::StatusOr<std::optional<SettledRules>> SettleRules(const sim::JobCosts& cos
   const RankedLayouts& best = ranked.rows[0];
   if (!best.fits) {
     return Rejected(
-        {"W0761", absl::StrCat("rules: AUTO on mesh ", MeshOf(*job).ToText()),
+        {"W0761", absl::StrCat("rules: AUTO on mesh ", compiler::LargestMeshOf(*job).ToText()),
          absl::StrCat("rules with which a device needs at most ", BytesText(bound.bytes), " (",
                       bound.text, ")"),
          absl::StrCat("at least ", BytesText(best.device_bytes), ", which the smallest of ",
@@ -106,7 +95,7 @@ absl::StatusOr<std::optional<SettledRules>> SettleRules(const sim::JobCosts& cos
   }
   SettledRules settled;
   settled.hints = static_cast<size_t>(job->rule_size());
-  settled.mesh = MeshOf(*job);
+  settled.mesh = compiler::LargestMeshOf(*job);
   if (const RankedLayouts* usual = ranked.Find(RankedLayouts::Row::kKnown); usual != nullptr)
     settled.usual = *usual;
   settled.best = std::move(ranked.rows[0]);

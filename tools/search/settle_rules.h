@@ -33,7 +33,7 @@ struct SettledRules {
   RankedLayouts best;
   std::optional<RankedLayouts> usual;  // the best rules that people usually write
   size_t hints = 0;                    // rules of the job, which come first in the result
-  sbp::Mesh mesh;
+  sbp::Mesh mesh;  // with the largest size of each axis, if stages have meshes of their own
 };
 
 // Returns whether SettleRules searches: the job has `rules: AUTO`, and a stage of its mesh has
