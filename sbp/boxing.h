@@ -32,9 +32,10 @@
 // Sources: an element's source agrees with the receiver in every axis where it may. The source is
 // the receiver itself if the receiver holds the element, else the holder that differs in fewest
 // mesh coordinates. Copies are thus read from as many holders as there are. Devices of unequal
-// meshes have no coordinates in common, and read the copies in turn (rank_view.h). Sums run over
-// the coordinates of the merged axes in row-major order on every rank, in pairs
-// (runtime/base/transfer/transfer.h). boxing_over_hosts.h prefers the links inside hosts.
+// meshes have no coordinates in common, and read the copies in turn: those on their own host, if
+// there are any (rank_view.h). Sums run over the coordinates of the merged axes in row-major order
+// on every rank, in pairs (runtime/base/transfer/transfer.h). boxing_over_hosts.h prefers the links
+// inside hosts.
 //
 // The part of one rank is a pure function of (step, rank), so no rank needs another rank's plan.
 // Thread rule: pure functions.

@@ -1,6 +1,7 @@
 #include "sbp/boxing_over_hosts.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -271,8 +272,33 @@ class LevelsPlanner {
   const BoxingSteps one_level_;
 };
 
+// Returns the elements that a step between unequal meshes sends from host to host: what each
+// receiver asks for, less the parts that devices of its host hold.
+int64_t ElementsLackedOnHosts(const TensorType& type, const BoxingStep& step,
+                              const Places& places) {
+  const auto shard_of = [&](const Placement& placement, RankId rank) {
+    return ShardRect(type, placement.layout, places.mesh(placement.place), places.CoordsOf(rank));
+  };
+  std::map<int64_t, std::vector<Rect>> parts_on;  // by host; two parts have no element in common
+  for (const RankId rank : places.ranks(step.from.place)) {
+    std::vector<Rect>& parts = parts_on[places.HostOf(rank)];
+    Rect part = shard_of(step.from, rank);
+    if (std::find(parts.begin(), parts.end(), part) == parts.end())
+      parts.push_back(std::move(part));
+  }
+  int64_t elements = 0;
+  for (const RankId receiver : places.ranks(step.to.place)) {
+    const Rect wanted = shard_of(step.to, receiver);
+    elements += wanted.volume();
+    for (const Rect& part : parts_on[places.HostOf(receiver)])
+      elements -= Intersect(part, wanted).volume();
+  }
+  return elements;
+}
+
 // Returns the elements that a step sends from host to host, as a sum over all receivers.
 int64_t ElementsBetweenHosts(const TensorType& type, const BoxingStep& step, const Places& places) {
+  if (JoinsMeshes(step, places)) return ElementsLackedOnHosts(type, step, places);
   int64_t elements = 0;
   std::optional<RankView> ranks;
   for (const RankId receiver : places.ranks(step.to.place)) {

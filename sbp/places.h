@@ -35,7 +35,7 @@ class Places {
   // rank for each device of its mesh. Ranks r with equal r / devices_per_host share a host; 0: all
   // ranks do.
   explicit Places(std::vector<Place> places, int64_t devices_per_host = 0);
-  // Returns places that know their hosts, but no cut.
+  // Returns the same places, which know their hosts, but no cut.
   static Places WithoutCut(std::vector<Place> places, int64_t devices_per_host);
 
   int64_t size() const { return static_cast<int64_t>(table_->places.size()); }
@@ -62,7 +62,8 @@ class Places {
   // two places share the host of one device exactly if they share those of all.
   const HostCut* host_cut() const { return table_->host_cut.get(); }
   // Returns the cut of the mesh that this place has. If all meshes are equal, this is host_cut().
-  // Else null only if no block of devices lies on one host, in all places of the mesh.
+  // Else null if all ranks share a host, or if no equal blocks of several devices lie on one host
+  // each in all places of the mesh.
   const HostCut* host_cut(int64_t place) const;
 
  private:

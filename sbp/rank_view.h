@@ -8,7 +8,7 @@
 // devices of the joint mesh that have its coordinates. The rules of the view then say what they say
 // on one mesh: an element comes from the holder of the part that has it. Where several devices of
 // the source hold the part, the receivers take them in turn: receiver i takes copy i modulo the
-// number of copies. A receiver that shares its host with some of the holders knows no others.
+// number of copies. If some of these devices are on the receiver's host, they alone count.
 //
 //   source dp=2, layout [dp: S(0)]    destination dp=1,tp=3, layout [dp: B, tp: S(0)], 6 rows
 //     joint mesh dp=2 | dp=1,tp=3       before [S(0) | B, B], after [B | B, S(0)]
@@ -36,8 +36,9 @@ class RankView {
 
   // Returns the coordinates of a receiver, a rank of the destination.
   Coords ReceiverAt(RankId receiver) const;
-  // The same as `sender`, a rank of the source, has to see the receiver: the sender is a source of
-  // the cells for which the rules say so. Between unequal meshes this depends on the sender's part.
+  // Returns the coordinates with which the rules of the view say what the receiver takes from
+  // `sender`, a rank of the source. Between unequal meshes the coordinates depend on the sender,
+  // because the receiver may take the parts of the tensor from different copies.
   Coords ReceiverFor(RankId receiver, RankId sender) const;
   // Returns the coordinates that a sender has for this receiver.
   Coords SenderAt(RankId sender, const Coords& receiver) const;
