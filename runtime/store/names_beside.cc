@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -72,15 +74,24 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-std::vector<std::string> NamesBeside(const std::string& path, const std::string& mark) {
-  const std::string folder = FolderOf(path);
-  const std::string base = path.substr(path.rfind('/') + 1);  // npos + 1 is 0
-  std::vector<std::string> found;
-  if (base.empty()) return found;
-  for (const std::string& name : NamesIn(folder)) {
-    if (PathOfNameBeside(name, mark) == base) found.push_back(folder + name);
+std::vector<NameBeside> NamesBeside(const std::vector<std::string>& paths,
+                                    const std::string& mark) {
+  std::map<std::string, std::map<std::string, size_t>> wanted;  // places in `paths`, by folder
+  for (size_t p = 0; p < paths.size(); ++p) {
+    const std::string base = paths[p].substr(paths[p].rfind('/') + 1);  // npos + 1 is 0
+    if (!base.empty()) wanted[FolderOf(paths[p])].emplace(base, p);
   }
-  return found;
+  std::vector<std::pair<size_t, std::string>> found;
+  for (const auto& [folder, places] : wanted) {
+    for (const std::string& name : NamesIn(folder)) {
+      const auto it = places.find(PathOfNameBeside(name, mark));
+      if (it != places.end()) found.emplace_back(it->second, folder + name);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<NameBeside> names;
+  for (auto& [place, name] : found) names.push_back({paths[place], std::move(name)});
+  return names;
 }
 
 }  // namespace weir::store

@@ -21,9 +21,13 @@ inline constexpr char kReplacedMark[] = ".replaced-";
 
 // Returns in `name` a name that no other call on any machine returns.
 int NewNameBeside(const std::string& path, const std::string& mark, std::string* name);
-// Returns the paths of all files beside `path` that have such names; none if `path` ends in a
-// slash.
-std::vector<std::string> NamesBeside(const std::string& path, const std::string& mark);
+struct NameBeside {
+  std::string path;  // one of those that were asked for
+  std::string name;  // the path of what lies beside it
+};
+// Returns all that has such names beside the paths, in the order of the paths; none for a path that
+// ends in a slash. Reads each folder once, however many paths are in it.
+std::vector<NameBeside> NamesBeside(const std::vector<std::string>& paths, const std::string& mark);
 // Returns the path of which `name` is such a name; "": of none.
 std::string PathOfNameBeside(const std::string& name, const std::string& mark);
 // Returns the names of all that is in a folder, without their folder; none if it cannot be read.

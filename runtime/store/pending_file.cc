@@ -91,7 +91,7 @@ PendingFile::~PendingFile() {
 
 int PendingFile::Create(const std::string& path) {
   if (const int error = Settle(path)) return error;
-  RemoveLeftovers(path_);
+  RemoveLeftovers({path_});
   return Make();
 }
 
@@ -166,8 +166,8 @@ int PendingFile::GiveName() {
 int PendingFile::FlushFolder() const { return FlushFolderOf(path_); }
 
 // A process that is killed between GiveName and its rename leaves a file, but no lock.
-void PendingFile::RemoveLeftovers(const std::string& path) {
-  for (const std::string& name : NamesBeside(path, kPartialMark)) {
+void PendingFile::RemoveLeftovers(const std::vector<std::string>& paths) {
+  for (const auto& [path, name] : NamesBeside(paths, kPartialMark)) {
     const int leftover = ::open(name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (leftover < 0) continue;
     struct stat info;

@@ -14,6 +14,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -31,9 +32,9 @@ class PendingFile {
   // Tries whether a file can appear at `path`, and leaves nothing behind. A file that is there
   // stays as it is. Returns 0 or errno. A full disk passes: there may be room once the file is due.
   static int Try(const std::string& path);
-  // Removes the files that dead makers have left beside `path`, whose links must have been followed
-  // (FollowLinks). Create does so for its own path.
-  static void RemoveLeftovers(const std::string& path);
+  // Removes the files that dead makers have left beside the paths, whose links must have been
+  // followed (FollowLinks). Create does so for its own path.
+  static void RemoveLeftovers(const std::vector<std::string>& paths);
   // Replaces the file at the path. On failure the path is unchanged.
   int Publish();
   // Call after Publish: makes the name survive a power cut.

@@ -21,7 +21,6 @@
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/path_lock.h"
-#include "runtime/store/replaced_files.h"
 #include "runtime/store/whole_file.h"
 
 namespace weir::store {
@@ -214,40 +213,6 @@ TEST_F(PendingFileTest, AFileOfTheUserThatHasTheNameOfALockStays) {
   Put(Path("c.lock"), "notes");
   EXPECT_TRUE(PathLock::Take(Path("c")).ok());
   EXPECT_EQ(Text(Path("c.lock")), "notes");
-}
-
-TEST_F(PendingFileTest, FilesSetAsideComeBackOrGo) {
-  Put(Path("a"), "old a");
-  Put(Path("b"), "old b");
-  ReplacedFiles files;
-  for (const char* name : {"a", "b", "none"}) EXPECT_EQ(files.SetAside(Path(name)), 0);
-  EXPECT_EQ(Names(), (std::set<std::string>{"a" + files.ending(), "b" + files.ending()}));
-  Put(Path("b"), "new b");
-  // Another process finds them.
-  ReplacedFiles found = ReplacedFiles::LeftBeside({Path("a"), Path("b"), Path("none")});
-  EXPECT_EQ(found.paths(), files.paths());
-  EXPECT_EQ(found.PutBack(), 0);
-  EXPECT_EQ(Text(Path("a")), "old a");
-  EXPECT_EQ(Text(Path("b")), "old b");
-  EXPECT_EQ(Names(), (std::set<std::string>{"a", "b"}));
-  ReplacedFiles dropped;
-  EXPECT_EQ(dropped.SetAside(Path("a")), 0);
-  EXPECT_EQ(dropped.Drop(), 0);
-  EXPECT_EQ(Names(), std::set<std::string>{"b"});
-}
-
-// A file that others need to be readable does not come back before them.
-TEST_F(PendingFileTest, TheFirstFileStaysAsideUntilTheOthersAreBack) {
-  Put(Path("index"), "old");
-  Put(Path("b"), "old");
-  ReplacedFiles files;
-  for (const char* name : {"index", "b"}) EXPECT_EQ(files.SetAside(Path(name)), 0);
-  std::filesystem::create_directory(Path("b"));
-  EXPECT_EQ(files.PutBack(), EISDIR);
-  EXPECT_EQ(files.paths(), (std::vector<std::string>{Path("index"), Path("b")}));
-  std::filesystem::remove(Path("b"));
-  EXPECT_EQ(files.PutBack(), 0);
-  EXPECT_EQ(Names(), (std::set<std::string>{"b", "index"}));
 }
 
 TEST_F(PendingFileTest, AnErrorOfWhoFillsItLeavesWhatWasThere) {

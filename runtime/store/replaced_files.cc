@@ -2,20 +2,79 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <utility>
 
 #include "runtime/store/names_beside.h"
+#include "runtime/store/pending_file.h"
 
 namespace weir::store {
-ReplacedFiles ReplacedFiles::LeftBeside(const std::vector<std::string>& paths) {
-  ReplacedFiles left;
-  for (const std::string& path : paths) {
-    for (std::string& aside : NamesBeside(path, kReplacedMark))
-      left.files_.push_back({path, std::move(aside)});
+namespace {
+
+// Returns the paths and, after each that is a symbolic link, what the link leads to.
+std::vector<std::string> WithTargets(const std::vector<std::string>& paths) {
+  std::vector<std::string> all;
+  for (std::string path : paths) {
+    all.push_back(path);
+    if (FollowLinks(&path) == 0 && path != all.back()) all.push_back(std::move(path));
   }
+  return all;
+}
+
+}  // namespace
+
+std::vector<ReplacedFiles> ReplacedFiles::LeftBeside(const std::vector<std::string>& paths) {
+  struct Set {
+    ReplacedFiles files;
+    std::pair<int64_t, int64_t> time;  // of the renaming of its first file
+  };
+  std::map<std::string, Set> sets;  // by ending
+  for (NameBeside& beside : NamesBeside(paths, kReplacedMark)) {
+    struct stat info;
+    if (::lstat(beside.name.c_str(), &info) != 0) continue;
+    if (!S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) continue;
+    const std::string ending = beside.name.substr(beside.name.rfind(kReplacedMark));
+    const auto [it, is_new] = sets.try_emplace(ending);
+    if (is_new) {
+      it->second.files.ending_ = ending;
+      it->second.time = {info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
+    }
+    it->second.files.files_.push_back({std::move(beside.path), std::move(beside.name)});
+  }
+  std::vector<Set> sorted;
+  for (auto& [ending, set] : sets) sorted.push_back(std::move(set));
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Set& a, const Set& b) { return a.time > b.time; });
+  std::vector<ReplacedFiles> left;
+  for (Set& set : sorted) left.push_back(std::move(set.files));
   return left;
+}
+
+absl::Status ReplacedFiles::ClearUp(const std::string& first,
+                                    const std::vector<std::string>& others) {
+  const std::vector<std::string> firsts = WithTargets({first});
+  std::vector<std::string> paths = firsts;
+  for (std::string& path : WithTargets(others)) paths.push_back(std::move(path));
+  PendingFile::RemoveLeftovers(paths);
+  struct stat info;
+  bool is_whole = ::stat(first.c_str(), &info) == 0;
+  for (ReplacedFiles& left : LeftBeside(paths)) {
+    const bool has_first =
+        std::find(firsts.begin(), firsts.end(), left.files_[0].path) != firsts.end();
+    if (const int error = is_whole ? left.Drop() : left.PutBack()) {
+      return CannotWrite(left.files_.back().path,
+                         is_whole ? "cannot remove what an earlier export has replaced"
+                                  : "cannot put the file of an earlier export back",
+                         error);
+    }
+    is_whole = is_whole || has_first;
+  }
+  return absl::OkStatus();
 }
 
 int ReplacedFiles::SetAside(const std::string& path) {

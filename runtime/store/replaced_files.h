@@ -5,20 +5,30 @@
 // the last that is put back.
 //
 // A process that is killed leaves files set aside. LeftBeside finds them, and whoever has the right
-// to write there (path_lock.h) drops them or puts them back. The destructor does neither.
+// to write there (path_lock.h) drops them or puts them back (ClearUp). The destructor does neither.
 // Functions return 0 or errno, unless they say otherwise. Thread rule: one thread.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace weir::store {
 
 class ReplacedFiles {
  public:
-  // Returns the files that were set aside and have not come back, for any of the paths. Links at
-  // the paths are not followed.
-  static ReplacedFiles LeftBeside(const std::vector<std::string>& paths);
+  // Returns the files that were set aside and have not come back, for any of the paths: one object
+  // for all files that were set aside together, the newest first, each with its files in the order
+  // of the paths. Takes regular files and links only. Links at the paths are not followed.
+  static std::vector<ReplacedFiles> LeftBeside(const std::vector<std::string>& paths);
+  // Clears up what killed processes have left for `first`, which makes the others readable, and for
+  // the others, temporary files too. Where there is a `first`, all is whole, and what was set aside
+  // is dropped. Where there is none, what was set aside last comes back first, until a `first` has
+  // come back; what was set aside before that is dropped. So files of two sets are never mixed.
+  // Links at the paths are followed. CannotWrite if the disk refuses. Precondition: nobody else
+  // writes there.
+  static absl::Status ClearUp(const std::string& first, const std::vector<std::string>& others);
 
   // Renames the file at the path, so that the renaming survives a loss of power. Does nothing if
   // there is none. A symbolic link at the path is renamed itself.

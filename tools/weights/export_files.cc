@@ -54,8 +54,9 @@ std::vector<std::string> EarlierShards(const std::string& path) {
   return files;
 }
 
-// Returns the paths at which an export to `path` may have left temporary files and files set aside,
-// the index first. Of a symbolic link there is also what the link leads to.
+// Returns the paths, other than that of the index, at which an export to `path` may have left
+// temporary files and files set aside. The folder has no bound, as half of what was set aside must
+// not come back alone.
 std::vector<std::string> PathsOfExports(const std::string& path) {
   const std::string folder = store::FolderOf(path), index = fs::path(IndexOf(path)).filename();
   std::set<std::string> names = {fs::path(path).filename()};
@@ -67,13 +68,7 @@ std::vector<std::string> PathsOfExports(const std::string& path) {
     if (store::IndexOfShard(name) == index) names.insert(std::move(name));
   }
   std::vector<std::string> paths;
-  const auto add = [&](std::string at) {
-    paths.push_back(at);
-    if (store::FollowLinks(&at) == 0 && at != paths.back()) paths.push_back(std::move(at));
-  };
-  add(folder + index);
-  names.erase(index);
-  for (const std::string& name : names) add(folder + name);
+  for (const std::string& name : names) paths.push_back(folder + name);
   return paths;
 }
 
@@ -135,7 +130,8 @@ absl::Status ExportFiles::Begin() {
   WEIR_ASSIGN_OR_RETURN(
       lock_, store::PathLock::Take(std::string(absl::StripSuffix(IndexOf(path_), kIndexEnding))));
   // Without locks, what lies beside the path may be of an export that goes on.
-  if (lock_->excludes_others()) WEIR_RETURN_IF_ERROR(ClearUp());
+  if (lock_->excludes_others())
+    WEIR_RETURN_IF_ERROR(store::ReplacedFiles::ClearUp(IndexOf(path_), PathsOfExports(path_)));
   WEIR_RETURN_IF_ERROR(CheckNoOtherExport(path_, files_.size()));
   return TryPaths();
 }
@@ -146,20 +142,6 @@ absl::Status ExportFiles::TryPaths() const {
       return store::CannotWrite(path, "cannot make a file there", error);
   }
   return absl::OkStatus();
-}
-
-absl::Status ExportFiles::ClearUp() {
-  const std::vector<std::string> paths = PathsOfExports(path_);
-  for (const std::string& path : paths) store::PendingFile::RemoveLeftovers(path);
-  store::ReplacedFiles left = store::ReplacedFiles::LeftBeside(paths);
-  std::error_code ignored;
-  const bool is_whole = fs::exists(IndexOf(path_), ignored);
-  const int error = is_whole ? left.Drop() : left.PutBack();
-  if (error == 0) return absl::OkStatus();
-  return store::CannotWrite(left.paths().back(),
-                            is_whole ? "cannot remove what an earlier export has replaced"
-                                     : "cannot put the file of an earlier export back",
-                            error);
 }
 
 absl::Status ExportFiles::Seal(const std::map<std::string, std::string>& metadata,

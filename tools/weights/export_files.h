@@ -80,7 +80,6 @@ class ExportFiles {
   using Operation = std::function<absl::Status()>;
   std::vector<Operation> Operations();
   absl::Status Begin();
-  absl::Status ClearUp();
   // Tries whether a file can appear at each path.
   absl::Status TryPaths() const;
   absl::Status SealIndex();
