@@ -18,7 +18,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
-#include "runtime/store/path_lock.h"
+#include "runtime/store/file_lock.h"
 #include "runtime/store/pending_file.h"
 
 namespace weir::store {

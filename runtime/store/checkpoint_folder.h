@@ -97,7 +97,8 @@ std::string CheckpointAround(const std::string& path);
 absl::Status TryFolder(const std::string& directory);
 
 // The right of one run to write checkpoints into a folder, until the object goes away. It ends with
-// the process in any case. On a file system without locks, any number of runs have the right.
+// the process in any case. On a file system without locks for folders, such as NFS, any number of
+// runs have the right.
 class FolderClaim {
  public:
   // Returns the right for `directory`, and makes the folder where there is none. A folder that was

@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <sstream>
+#include <optional>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/store/file_lock.h"
 #include "runtime/store/pending_file.h"
 
 namespace weir::store {
@@ -32,41 +32,40 @@ bool IsEmptyFile(int descriptor) {
   return ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
 }
 
-}  // namespace
-
-std::string LockHolderText(const std::string& file) {
+// Returns the error of a lock that cannot be opened. A lock that another user has left may be one
+// that this user may not open.
+absl::Status CannotOpen(const std::string& path, const std::string& file, int error) {
+  const absl::Status failure =
+      CannotWrite(path, absl::StrCat("cannot make the lock ", file), error);
+  std::optional<Problem> problem = ProblemOf(failure);
   struct stat info;
-  if (::stat(file.c_str(), &info) != 0) return "";
-  const std::string inode = absl::StrCat(":", info.st_ino);
-  std::ifstream locks("/proc/locks");
-  std::string line;
-  while (std::getline(locks, line)) {
-    // 1: FLOCK  ADVISORY  WRITE 123 08:02:9437 0 EOF
-    std::istringstream words(line);
-    std::string number, kind, mode, access, pid, place;
-    words >> number >> kind >> mode >> access >> pid >> place;
-    if (kind == "FLOCK" && absl::EndsWith(place, inode)) return absl::StrCat(" (pid ", pid, ")");
-  }
-  return "";
+  if (error != EACCES || !problem.has_value() || ::lstat(file.c_str(), &info) != 0) return failure;
+  problem->hint = absl::StrCat(
+      "remove ", file, " if no export to that path runs, or name a file in ", "another folder");
+  return Missing(*problem);
 }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PathLock>> PathLock::Take(const std::string& path) {
   const std::string file = path + kEnding;
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
-    const int descriptor = ::open(
-        file.c_str(), O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-    if (descriptor < 0)
-      return CannotWrite(path, absl::StrCat("cannot make the lock ", file), errno);
-    const bool is_locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
-    if (!is_locked && errno == EWOULDBLOCK) {
+    const int descriptor = OpenToLock(file, O_CREAT);
+    if (descriptor < 0) return CannotOpen(path, file, errno);
+    const int error = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    if (error == EWOULDBLOCK) {
       ::close(descriptor);
       return Missing({"W0961", path, "a path to which no other process writes",
                       absl::StrCat("one to which a running process writes", LockHolderText(file)),
                       "another name, or wait until that process has ended"});
     }
+    if (error != 0 && !HasNoLocks(error)) {
+      ::close(descriptor);
+      return CannotWrite(path, absl::StrCat("cannot lock ", file), error);
+    }
     // The holder before may have removed the file after it was opened here.
     if (IsAt(descriptor, file))
-      return std::unique_ptr<PathLock>(new PathLock(file, descriptor, is_locked));
+      return std::unique_ptr<PathLock>(new PathLock(file, descriptor, error == 0));
     ::close(descriptor);
   }
   return CannotWrite(path, absl::StrCat("somebody removes the lock ", file), EAGAIN);

@@ -1,7 +1,8 @@
 // A PathLock is the right of one process to write the files that belong to a path. It is a lock on
 // the empty file <path>.lock, which goes away with the object. The lock ends with its process in
-// any case: a file that a killed process leaves stands in nobody's way, and the next holder takes
-// it over. On a file system without locks, any number of processes have the right.
+// any case: the next holder takes over a file that a killed process leaves, unless that file is of
+// another user who lets nobody open it. On a file system without locks, any number of processes
+// have the right.
 // A folder of checkpoints is locked itself (FolderClaim), as is a file that grows (metrics_file.h);
 // a file that is replaced as a whole cannot be. Thread rule: one thread.
 #pragma once
@@ -17,7 +18,7 @@ namespace weir::store {
 class PathLock {
  public:
   // kNotFound (W0961): another process has the right; the error names the process. CannotWrite:
-  // the file <path>.lock cannot be made.
+  // the file <path>.lock cannot be made, opened or locked.
   static absl::StatusOr<std::unique_ptr<PathLock>> Take(const std::string& path);
   ~PathLock();
   PathLock(const PathLock&) = delete;
@@ -34,9 +35,5 @@ class PathLock {
   const int descriptor_;
   const bool excludes_others_;
 };
-
-// Returns " (pid 123)" for the process that holds a lock on the file; "" if the system does not
-// tell.
-std::string LockHolderText(const std::string& file);
 
 }  // namespace weir::store

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/store/file_lock.h"
 #include "runtime/store/names_beside.h"
 
 namespace weir::store {
@@ -168,7 +169,7 @@ int PendingFile::FlushFolder() const { return FlushFolderOf(path_); }
 // A process that is killed between GiveName and its rename leaves a file, but no lock.
 void PendingFile::RemoveLeftovers(const std::vector<std::string>& paths) {
   for (const auto& [path, name] : NamesBeside(paths, kPartialMark)) {
-    const int leftover = ::open(name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int leftover = OpenToLock(name, 0);
     if (leftover < 0) continue;
     struct stat info;
     const bool regular = ::fstat(leftover, &info) == 0 && S_ISREG(info.st_mode);

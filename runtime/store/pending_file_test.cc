@@ -20,7 +20,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/temporary_folder_testing.h"
-#include "runtime/store/path_lock.h"
 #include "runtime/store/whole_file.h"
 
 namespace weir::store {
@@ -194,25 +193,6 @@ TEST_F(PendingFileTest, AMakerThatLivesHoldsALockOnItsFile) {
   ::close(other);
   EXPECT_EQ(file.Publish(), 0);
   EXPECT_EQ(file.FlushFolder(), 0);
-}
-
-TEST_F(PendingFileTest, APathHasOneHolderOfItsLockAndTheFileOfTheLockGoesWithIt) {
-  auto first = PathLock::Take(Path("c")).value();
-  EXPECT_TRUE(first->excludes_others());
-  const absl::Status refused = PathLock::Take(Path("c")).status();
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("W0961"), HasSubstr(absl::StrCat("(pid ", ::getpid(), ")"))));
-  EXPECT_TRUE(PathLock::Take(Path("d")).ok());
-  EXPECT_EQ(Names(), std::set<std::string>{"c.lock"});
-  first.reset();
-  EXPECT_TRUE(Names().empty());
-  EXPECT_TRUE(IsCannotWrite(PathLock::Take(Path("no/folder")).status()));
-}
-
-TEST_F(PendingFileTest, AFileOfTheUserThatHasTheNameOfALockStays) {
-  Put(Path("c.lock"), "notes");
-  EXPECT_TRUE(PathLock::Take(Path("c")).ok());
-  EXPECT_EQ(Text(Path("c.lock")), "notes");
 }
 
 TEST_F(PendingFileTest, AnErrorOfWhoFillsItLeavesWhatWasThere) {

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/store/path_lock.h"
+#include "runtime/store/file_lock.h"
 #include "tools/train/open_output.h"
 
 namespace weir::train {
