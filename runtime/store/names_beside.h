@@ -31,6 +31,7 @@ std::vector<NameBeside> NamesBeside(const std::vector<std::string>& paths, const
 // Returns the path of which `name` is such a name; "": of none.
 std::string PathOfNameBeside(const std::string& name, const std::string& mark);
 // Returns the names of all that is in a folder, without their folder; none if it cannot be read.
+// Their number has no bound: half of the files that were set aside must not come back alone.
 std::vector<std::string> NamesIn(const std::string& folder);
 
 }  // namespace weir::store

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -12,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
+#include "runtime/store/names_beside.h"
 
 namespace weir::store {
 namespace {
@@ -97,7 +99,6 @@ absl::Status DamagedIndex(const std::string& path, const std::string& expected,
 constexpr char kWeightEnding[] = ".safetensors";
 constexpr char kIndexEnding[] = ".index.json";
 constexpr size_t kDigits = 5;
-constexpr size_t kEntriesMax = 100'000;  // of a folder; the rest is not looked at
 
 // Takes five digits from the end of the text.
 bool ConsumeNumber(absl::string_view* text) {
@@ -135,20 +136,20 @@ int64_t FilesOfShard(const std::string& path) {
   return absl::SimpleAtoi(stem.substr(stem.size() - kDigits), &files) && files > 0 ? files : 1;
 }
 
-std::vector<std::string> ShardsBeside(const std::string& index_path) {
+std::vector<std::string> ShardsBeside(const std::string& index_path,
+                                      const std::vector<std::string>& marks) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(index_path).parent_path();
-  std::vector<std::string> shards;
-  std::error_code error;
-  size_t count = 0;
-  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end;
-       !error && it != end && count < kEntriesMax; it.increment(error), ++count) {
-    const std::string shard = (folder / it->path().filename()).string();
-    if (fs::path(IndexOfShard(shard)).filename() == fs::path(index_path).filename())
-      shards.push_back(shard);
+  const std::string index = fs::path(index_path).filename();
+  std::set<std::string> shards;
+  for (const std::string& entry : NamesIn(folder.empty() ? "." : folder.string())) {
+    std::string name = entry;
+    for (const std::string& mark : marks) {
+      if (std::string of = PathOfNameBeside(entry, mark); !of.empty()) name = std::move(of);
+    }
+    if (IndexOfShard(name) == index) shards.insert((folder / name).string());
   }
-  std::sort(shards.begin(), shards.end());
-  return shards;
+  return {shards.begin(), shards.end()};
 }
 
 absl::Status CheckIndexIsThere(const std::string& index_path) {
@@ -156,11 +157,17 @@ absl::Status CheckIndexIsThere(const std::string& index_path) {
   if (std::filesystem::exists(index_path, error)) return absl::OkStatus();
   const std::vector<std::string> shards = ShardsBeside(index_path);
   if (shards.empty()) return absl::OkStatus();
+  std::vector<std::string> paths = ShardsBeside(index_path, {kReplacedMark});
+  paths.push_back(index_path);
+  // With the index of the earlier export, files of two exports would be read as one.
+  const bool is_aside = !NamesBeside(paths, kReplacedMark).empty();
   return Missing(
       {"W0047", index_path,
        absl::StrCat("the index of the files of tensors beside it, from ", shards[0], " on"),
-       "none: their export was cut short, or a copy is incomplete",
-       "write the export again, or copy the index"});
+       is_aside ? "none: their export was cut short, and files of an earlier one are set aside"
+                : "none: their export was cut short, or a copy is incomplete",
+       is_aside ? "export again, which first puts the earlier files back"
+                : "write the export again, or copy the index"});
 }
 
 absl::Status CheckIsNotOfSeveral(const std::string& path) {

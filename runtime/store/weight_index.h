@@ -22,8 +22,10 @@ struct WeightIndex {
 bool IsWeightIndex(const std::string& path);
 
 // Returns the files of tensors beside an index, whether it is there and names them or not, sorted:
-// NAME-00001-of-00003.safetensors and so on beside NAME.safetensors.index.json.
-std::vector<std::string> ShardsBeside(const std::string& index_path);
+// NAME-00001-of-00003.safetensors and so on beside NAME.safetensors.index.json. With marks
+// (names_beside.h) also those that are there only under a name with one of the marks.
+std::vector<std::string> ShardsBeside(const std::string& index_path,
+                                      const std::vector<std::string>& marks = {});
 // Returns the index that a file of such a name belongs to, whether it is there or not; "": the file
 // has another name.
 std::string IndexOfShard(const std::string& path);
@@ -31,7 +33,8 @@ std::string IndexOfShard(const std::string& path);
 // NAME-00001-of-00003.safetensors; 1: the file has another name.
 int64_t FilesOfShard(const std::string& path);
 // kNotFound (W0047): there is no index at the path, but files of tensors are beside it. An export
-// was cut short (tools/weights/export_files.h), or a copy is incomplete.
+// was cut short (tools/weights/export_files.h), or a copy is incomplete. The advice is to export
+// again alone, if files of an earlier export are set aside.
 absl::Status CheckIndexIsThere(const std::string& index_path);
 
 // kNotFound (W0040): nothing is at the path, but the index of an export that was given this path

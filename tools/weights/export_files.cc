@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <optional>
 #include <ostream>
-#include <set>
 #include <system_error>
 #include <utility>
 
@@ -55,20 +54,11 @@ std::vector<std::string> EarlierShards(const std::string& path) {
 }
 
 // Returns the paths, other than that of the index, at which an export to `path` may have left
-// temporary files and files set aside. The folder has no bound, as half of what was set aside must
-// not come back alone.
+// temporary files and files set aside.
 std::vector<std::string> PathsOfExports(const std::string& path) {
-  const std::string folder = store::FolderOf(path), index = fs::path(IndexOf(path)).filename();
-  std::set<std::string> names = {fs::path(path).filename()};
-  for (const std::string& entry : store::NamesIn(folder)) {
-    std::string name = entry;
-    for (const char* mark : {store::kPartialMark, store::kReplacedMark}) {
-      if (std::string of = store::PathOfNameBeside(entry, mark); !of.empty()) name = std::move(of);
-    }
-    if (store::IndexOfShard(name) == index) names.insert(std::move(name));
-  }
-  std::vector<std::string> paths;
-  for (const std::string& name : names) paths.push_back(folder + name);
+  std::vector<std::string> paths =
+      store::ShardsBeside(IndexOf(path), {store::kPartialMark, store::kReplacedMark});
+  paths.push_back(path);
   return paths;
 }
 
