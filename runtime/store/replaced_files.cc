@@ -2,14 +2,20 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/store/names_beside.h"
 #include "runtime/store/pending_file.h"
 
@@ -119,6 +125,37 @@ int ReplacedFiles::Drop() {
     files_.pop_back();
   }
   return 0;
+}
+
+absl::Status ReplacedFiles::GoBack(const absl::Status& failure, const std::string& first,
+                                   const std::vector<std::string>& published) {
+  for (std::string target : published) {
+    if (FollowLinks(&target) != 0) continue;
+    const bool is_replaced = std::any_of(files_.begin(), files_.end(), [&](const File& file) {
+      return std::filesystem::path(file.path).lexically_normal() ==
+             std::filesystem::path(target).lexically_normal();
+    });
+    // PutBack replaces the others in one step.
+    if (!is_replaced) ::unlink(target.c_str());
+  }
+  std::string text, hint;
+  if (const int error = PutBack()) {
+    text = absl::StrCat(
+        "; ", files_.back().path, " of the earlier export cannot be put back: ", strerror(error),
+        "; ", Plural(static_cast<int64_t>(files_.size()), "file"), " of it, from ", files_[0].path,
+        " on, ", files_.size() == 1 ? "has" : "have", " ", ending_, " at the end of the name");
+    hint = "mend what hinders that, and export again, which first puts them back";
+  } else {
+    struct stat info;
+    text = ::stat(first.c_str(), &info) == 0 ? "; the earlier export is in its place again"
+                                             : "; no file of the new export stays";
+  }
+  std::optional<Problem> problem = ProblemOf(failure);
+  if (!problem.has_value())
+    return absl::Status(failure.code(), absl::StrCat(failure.message(), text));
+  problem->found += text;
+  if (!hint.empty()) problem->hint = hint;
+  return ErrorOf(failure.code(), *problem);
 }
 
 std::vector<std::string> ReplacedFiles::paths() const {

@@ -38,6 +38,11 @@ class ReplacedFiles {
   int PutBack();
   // Removes the files. After an error those that are left stay.
   int Drop();
+  // Undoes a replacement that has failed: removes the new files at the paths `published`, some of
+  // which may not be there, and puts the earlier files back. `first` is the path that makes the
+  // others readable. Returns the failure with what has become of the earlier files.
+  absl::Status GoBack(const absl::Status& failure, const std::string& first,
+                      const std::vector<std::string>& published);
 
   // The paths of those that are set aside.
   std::vector<std::string> paths() const;

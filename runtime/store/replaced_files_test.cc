@@ -93,6 +93,18 @@ TEST_F(ReplacedFilesTest, TheFirstFileStaysAsideUntilTheOthersAreBack) {
   EXPECT_EQ(Names(), (std::set<std::string>{"b", "index"}));
 }
 
+TEST_F(ReplacedFilesTest, AReplacementThatFailsGoesBackWhateverTheErrorIs) {
+  for (const char* name : {"index", "a"}) Put(Path(name), "old");
+  ReplacedFiles files;
+  for (const char* name : {"index", "a"}) EXPECT_EQ(files.SetAside(Path(name)), 0);
+  for (const char* name : {"a", "b"}) Put(Path(name), "new");
+  const absl::Status failure = absl::InternalError("out of luck");  // has no problem
+  const absl::Status told = files.GoBack(failure, Path("index"), {Path("a"), Path("b")});
+  EXPECT_EQ(told, absl::InternalError("out of luck; the earlier export is in its place again"));
+  for (const char* name : {"index", "a"}) EXPECT_EQ(Text(Path(name)), "old") << name;
+  EXPECT_EQ(Names(), (std::set<std::string>{"a", "index"}));
+}
+
 // The newer set has the files of the state that its index describes.
 TEST_F(ReplacedFilesTest, OfTwoWholeSetsTheNewerComesBackAndTheOtherGoes) {
   KillWithAside("older", {"index", "a", "b"});

@@ -5,6 +5,7 @@ Debian's package strace places the faults.
 
 import fcntl
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -46,11 +47,11 @@ class Exports(weir_jobs.JobCase):
         return {name: digest(self.place.bytes_of(os.path.join("out", name)))
                 for name in os.listdir(self.place.path("out"))}
 
-    def export_old(self):
-        """Puts the export of the old weights in the place of whatever is there."""
+    def export_old(self, words=SHARDS):
+        """Puts an export of the old weights in the place of whatever is there."""
         shutil.rmtree(self.place.path("out"))
         os.mkdir(self.place.path("out"))
-        self.place.run(*("old.st" if word == "new.st" else word for word in SHARDS))
+        self.place.run(*("old.st" if word == "new.st" else word for word in words))
         return self.files()
 
     def test_an_export_is_refused_while_another_process_exports_to_the_path(self):
@@ -75,20 +76,20 @@ class Exports(weir_jobs.JobCase):
             print("NOT DRILLED: faults at system calls need strace (tools/deps/install --with-hosts)", file=sys.stderr)
             self.skipTest("no strace")
         for fault in ("error=EIO", "signal=KILL"):
-            for calls in NAMING:
+            for words, calls in itertools.product((SHARDS, ONNX), NAMING):
                 is_hit = True
                 for number in range(1, CALLS_MAX):
-                    with self.subTest(fault=fault, calls=calls, number=number):
-                        is_hit = self.export_with(fault, calls, number)
+                    with self.subTest(words=words, fault=fault, calls=calls, number=number):
+                        is_hit = self.export_with(words, fault, calls, number)
                     if not is_hit:
                         break
                 self.assertFalse(is_hit, f"an export makes {CALLS_MAX} calls or more")
 
-    def export_with(self, fault, calls, number):
+    def export_with(self, words, fault, calls, number):
         """Exports with a fault at the call of this number. Returns whether the export makes so many calls."""
-        old = self.export_old()
+        old = self.export_old(words)
         ended = self.try_to("strace", "-f", "--seccomp-bpf", "-qq", "-o", self.place.path("calls.txt"), "-e",
-                            f"trace={calls}", "-e", f"inject={calls}:{fault}:when={number}", SHARDS)
+                            f"trace={calls}", "-e", f"inject={calls}:{fault}:when={number}", words)
         with open(self.place.path("calls.txt"), encoding="utf-8", errors="replace") as file:
             traced = file.read()
         is_hit = "INJECTED" in traced or "+++ killed by SIGKILL +++" in traced
@@ -97,7 +98,12 @@ class Exports(weir_jobs.JobCase):
             self.assertEqual(ended.returncode, CANNOT_WRITE, ended.stderr)
             self.assertIn("the earlier export is in its place again", " ".join(ended.stderr.split()))
             self.assertEqual(self.files(), old)
-        self.place.run(*SHARDS)
+        left = self.files()
+        self.place.run(*words)
+        if "model.onnx" in left:  # beside its own weights
+            is_new = not is_hit or any(".replaced-" in name for name in left)
+            of = self.files() if is_new else old
+            self.assertEqual(left["model.onnx.data"], of["model.onnx.data"])
         self.assertEqual(self.files().keys(), old.keys())
         return is_hit
 

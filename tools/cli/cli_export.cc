@@ -177,7 +177,7 @@ absl::Status ExportOnnx(const ExportArguments& arguments, CliContext* context) {
   for (const proto::OnnxValue& output : exported.model.graph().output())
     outputs.push_back(output.name());
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::PathLock> lock, store::PathLock::Take(path));
-  WEIR_RETURN_IF_ERROR(onnx::WriteModel(std::move(exported), place, source, path));
+  WEIR_RETURN_IF_ERROR(onnx::WriteModel(std::move(exported), place, source, path, *lock));
   *context->out << "wrote " << path << " with " << Plural(num_nodes, "node") << " of opset "
                 << onnx::kExportedOpset << " and " << Plural(num_weights, "weight") << " ("
                 << origin << (is_beside ? absl::StrCat(", in ", path, ".data") : "") << ")\n"

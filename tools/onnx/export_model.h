@@ -14,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "proto/onnx.pb.h"
 #include "runtime/base/tensor_slice.h"
+#include "runtime/store/path_lock.h"
 
 namespace weir::onnx {
 
@@ -61,9 +62,12 @@ inline constexpr int64_t kModelWeightBytesMax = int64_t{1} << 30;
 // Returns whether WriteModel makes the file of weights beside the model.
 bool IsBeside(const ExportedModel& exported, WeightPlace place);
 
-// Writes a model and its weights, one weight in memory at a time if they go beside the model.
-// Errors of files, and those of `source`.
+// Writes a model and its weights, one weight in memory at a time if they go beside the model. Puts
+// back first what a killed export has set aside there. `lock` is that of `path`. A reader sees the
+// earlier model with its weights, or the new one with its own, or, for a moment, no model; a kill
+// leaves one of these. Errors: those of `source`, or CannotWrite; then the earlier export is there
+// as before, or the error says which files are where.
 absl::Status WriteModel(ExportedModel exported, WeightPlace place, const WeightSource& source,
-                        const std::string& path);
+                        const std::string& path, const store::PathLock& lock);
 
 }  // namespace weir::onnx

@@ -1,13 +1,17 @@
 // Writes exported models.
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <ostream>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/names_beside.h"
 #include "runtime/store/pending_file.h"
+#include "runtime/store/replaced_files.h"
+#include "runtime/store/whole_file.h"
 #include "tools/onnx/export_model.h"
 
 namespace weir::onnx {
@@ -19,21 +23,40 @@ int64_t BytesOf(const ExportedWeight& weight) {
   return NumElements(weight.shape) * static_cast<int64_t>(sizeof(float));
 }
 
-absl::Status WriteAll(store::PendingFile& file, const std::string& path, const char* bytes,
-                      size_t size) {
-  for (size_t done = 0; done < size;) {
-    const ssize_t count = write(file.descriptor(), bytes + done, size - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return store::CannotWrite(path, "model", errno);
-    done += static_cast<size_t>(count);
-  }
-  return absl::OkStatus();
-}
-
 void AddEntry(const std::string& key, const std::string& value, proto::OnnxTensor* tensor) {
   proto::OnnxEntry* entry = tensor->add_external();
   entry->set_key(key);
   entry->set_value(value);
+}
+
+// Gives a model and its weights their names. A model is never beside the weights of another one:
+// the earlier files are set aside before, the model first, and come back if the disk refuses.
+absl::Status CommitBoth(const std::string& path, store::SealedFile* model,
+                        const std::string& data_path, store::SealedFile* data) {
+  for (const std::string& each : {path, data_path}) {
+    if (const int error = store::PendingFile::Try(each))  // nothing is renamed yet
+      return store::CannotWrite(each, "cannot make a file there", error);
+  }
+  store::ReplacedFiles replaced;
+  std::vector<std::string> published;
+  const auto replace = [&]() -> absl::Status {
+    for (std::string target : {path, data_path}) {
+      store::FollowLinks(&target);
+      if (const int error = replaced.SetAside(target))
+        return store::CannotWrite(target, "cannot rename the file of the earlier export", error);
+    }
+    published.push_back(data_path);
+    WEIR_RETURN_IF_ERROR(data->Commit());
+    published.push_back(path);
+    return model->Commit();
+  };
+  const absl::Status done = replace();
+  std::error_code ignored;
+  // The failure may be that of the last flush: then the new export is in its place as a whole.
+  const bool is_there = published.size() == 2 && fs::exists(path, ignored);
+  if (!done.ok()) return is_there ? done : replaced.GoBack(done, path, published);
+  replaced.Drop();  // what stays, the next export removes
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -48,42 +71,49 @@ bool IsBeside(const ExportedModel& exported, WeightPlace place) {
 }
 
 absl::Status WriteModel(ExportedModel exported, WeightPlace place, const WeightSource& source,
-                        const std::string& path) {
+                        const std::string& path, const store::PathLock& lock) {
   const bool beside = IsBeside(exported, place);
   const std::string data_path = absl::StrCat(path, ".data");
-  store::PendingFile data, model;
-  if (beside) {
-    if (const int error = data.Create(data_path))
-      return store::CannotWrite(data_path, "weights", error);
-  }
-  if (const int error = model.Create(path)) return store::CannotWrite(path, "model", error);
+  // Without locks, what lies beside the path may be of an export that goes on.
+  if (lock.excludes_others())
+    WEIR_RETURN_IF_ERROR(store::ReplacedFiles::ClearUp(path, {data_path}));
   int64_t offset = 0;
-  for (size_t i = 0; i < exported.weights.size(); ++i) {
-    const ExportedWeight& weight = exported.weights[i];
-    proto::OnnxTensor* tensor =
-        exported.model.mutable_graph()->mutable_initializer(static_cast<int>(i));
-    std::string bytes(BytesOf(weight), '\0');
-    std::vector<float> numbers(NumElements(weight.shape));
-    WEIR_RETURN_IF_ERROR(source(weight, numbers.data()));
-    std::memcpy(bytes.data(), numbers.data(), bytes.size());
-    if (!beside) {
-      tensor->set_raw(std::move(bytes));
-      continue;
+  // Puts the weights into the model if `data` is null.
+  const auto put = [&](std::ostream* data) -> absl::Status {
+    for (size_t i = 0; i < exported.weights.size(); ++i) {
+      const ExportedWeight& weight = exported.weights[i];
+      proto::OnnxTensor* tensor =
+          exported.model.mutable_graph()->mutable_initializer(static_cast<int>(i));
+      std::string bytes(BytesOf(weight), '\0');
+      std::vector<float> numbers(NumElements(weight.shape));
+      WEIR_RETURN_IF_ERROR(source(weight, numbers.data()));
+      std::memcpy(bytes.data(), numbers.data(), bytes.size());
+      if (data == nullptr) {
+        tensor->set_raw(std::move(bytes));
+        continue;
+      }
+      data->write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+      tensor->set_place(1);
+      AddEntry("location", fs::path(data_path).filename().string(), tensor);
+      AddEntry("offset", absl::StrCat(offset), tensor);
+      AddEntry("length", absl::StrCat(bytes.size()), tensor);
+      offset += static_cast<int64_t>(bytes.size());
     }
-    WEIR_RETURN_IF_ERROR(WriteAll(data, data_path, bytes.data(), bytes.size()));
-    tensor->set_place(1);
-    AddEntry("location", fs::path(data_path).filename().string(), tensor);
-    AddEntry("offset", absl::StrCat(offset), tensor);
-    AddEntry("length", absl::StrCat(bytes.size()), tensor);
-    offset += static_cast<int64_t>(bytes.size());
-  }
-  const std::string text = exported.model.SerializeAsString();
-  WEIR_RETURN_IF_ERROR(WriteAll(model, path, text.data(), text.size()));
+    return absl::OkStatus();
+  };
+  std::unique_ptr<store::SealedFile> data;
   if (beside) {
-    if (const int error = data.Publish()) return store::CannotWrite(data_path, "weights", error);
+    WEIR_ASSIGN_OR_RETURN(
+        data, store::SealedFile::Seal(data_path, [&](std::ostream& out) { return put(&out); }));
+  } else {
+    WEIR_RETURN_IF_ERROR(put(nullptr));
   }
-  if (const int error = model.Publish()) return store::CannotWrite(path, "model", error);
-  return absl::OkStatus();
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SealedFile> model,
+                        store::SealedFile::Seal(path, [&](std::ostream& out) {
+                          out << exported.model.SerializeAsString();
+                          return absl::OkStatus();
+                        }));
+  return beside ? CommitBoth(path, model.get(), data_path, data.get()) : model->Commit();
 }
 
 }  // namespace weir::onnx

@@ -1,11 +1,8 @@
 #include "tools/weights/export_files.h"
 
-#include <string.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
-#include <optional>
 #include <ostream>
 #include <system_error>
 #include <utility>
@@ -14,7 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
-#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/names_beside.h"
@@ -221,29 +217,9 @@ absl::Status ExportFiles::GoBack(const absl::Status& failure) {
   std::error_code ignored;
   // The failure may be that of the last flush: then the new export is in its place as a whole.
   if (num_published_ == paths_.size() && fs::exists(paths_.back(), ignored)) return failure;
-  std::optional<Problem> problem = ProblemOf(failure);
-  if (!problem.has_value()) return failure;
-  const std::vector<std::string> aside = replaced_.paths();
-  for (size_t f = 0; f < num_published_; ++f) {
-    std::string target = paths_[f];
-    // PutBack replaces the others in one step.
-    if (store::FollowLinks(&target) == 0 && !Contains(aside, target)) ::unlink(target.c_str());
-  }
-  const int error = replaced_.PutBack();
-  if (error == 0) {
-    absl::StrAppend(&problem->found, fs::exists(paths_.back(), ignored)
-                                         ? "; the earlier export is in its place again"
-                                         : "; no file of the new export stays");
-    return Missing(*problem);
-  }
-  const std::vector<std::string> left = replaced_.paths();
-  absl::StrAppend(&problem->found, "; ", left.back(),
-                  " of the earlier export cannot be put back: ", strerror(error), "; ",
-                  Plural(static_cast<int64_t>(left.size()), "file"), " of it, from ", left[0],
-                  " on, ", left.size() == 1 ? "has" : "have", " ", replaced_.ending(),
-                  " at the end of the name");
-  problem->hint = "mend what hinders that, and export again, which first puts them back";
-  return Missing(*problem);
+  return replaced_.GoBack(
+      failure, paths_.back(),
+      {paths_.begin(), paths_.begin() + static_cast<std::ptrdiff_t>(num_published_)});
 }
 
 absl::StatusOr<bool> ExportFiles::CommitSomeForTest(size_t count) {
