@@ -144,7 +144,9 @@ absl::Status ReplacedFiles::GoBack(const absl::Status& failure, const std::strin
         "; ", files_.back().path, " of the earlier export cannot be put back: ", strerror(error),
         "; ", Plural(static_cast<int64_t>(files_.size()), "file"), " of it, from ", files_[0].path,
         " on, ", files_.size() == 1 ? "has" : "have", " ", ending_, " at the end of the name");
-    hint = "mend what hinders that, and export again, which first puts them back";
+    hint =
+        "mend what hinders that, and export again, which first puts them back where the file "
+        "system has locks";
   } else {
     struct stat info;
     text = ::stat(first.c_str(), &info) == 0 ? "; the earlier export is in its place again"

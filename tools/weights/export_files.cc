@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
@@ -58,6 +59,12 @@ std::vector<std::string> PathsOfExports(const std::string& path) {
   return paths;
 }
 
+std::string AndLikeIt(const std::string& file, size_t num_files) {
+  if (num_files == 1) return file;
+  return absl::StrCat(file, " and ", Plural(static_cast<int64_t>(num_files) - 1, "file"),
+                      " like it");
+}
+
 }  // namespace
 
 std::vector<Entries> PackIntoFiles(const Entries& tensors, int64_t file_bytes_max) {
@@ -98,14 +105,21 @@ absl::Status CheckNoOtherExport(const std::string& path, size_t num_files) {
 std::string StrayText(const std::string& path, const std::vector<std::string>& files) {
   std::vector<std::string> strays = store::ShardsBeside(IndexOf(path));
   std::erase_if(strays, [&](const std::string& file) { return Contains(files, file); });
-  if (strays.empty()) return "";
-  return absl::StrCat(
-      "no index names ", strays[0],
-      strays.size() > 1
-          ? absl::StrCat(" and ", Plural(static_cast<int64_t>(strays.size()) - 1, "file"),
-                         " like it")
-          : "",
-      ", left of another export; remove what you do not need");
+  std::vector<std::string> sentences;
+  if (!strays.empty()) {
+    sentences.push_back(absl::StrCat("no index names ", AndLikeIt(strays[0], strays.size()),
+                                     ", left of another export; remove what you do not need"));
+  }
+  std::vector<std::string> paths = PathsOfExports(path);
+  paths.push_back(IndexOf(path));
+  const std::vector<store::NameBeside> aside = store::NamesBeside(paths, store::kReplacedMark);
+  if (!aside.empty()) {
+    sentences.push_back(absl::StrCat(
+        "an export that did not end has set aside ", AndLikeIt(aside[0].name, aside.size()),
+        ": that stays on a file system without locks; remove what you do "
+        "not need"));
+  }
+  return absl::StrJoin(sentences, "; ");
 }
 
 ExportFiles::ExportFiles(const std::string& path, std::vector<Entries> files)

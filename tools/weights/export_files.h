@@ -14,7 +14,8 @@
 // last, and the earlier export is whole again. A kill at any moment leaves one of these states on
 // disk, and so does a loss of power. The next export to the path removes temporary files, and puts
 // back what is set aside while there is no index. From Seal on, no other process exports to the
-// path (path_lock.h). The disk needs room for both exports. Thread rule: one thread.
+// path (path_lock.h). On a file system without locks another process may, so that there nothing is
+// removed or put back. The disk needs room for both exports. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,7 @@ std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files
 absl::Status CheckNoOtherExport(const std::string& path, size_t num_files);
 // Returns a sentence about files beside `path` that have the name of a file of tensors of an export
 // to `path` and are not among `files`, or "". An export that was killed may leave some, which
-// nothing names.
+// nothing names. Likewise about files that are still set aside, as on a file system without locks.
 std::string StrayText(const std::string& path, const std::vector<std::string>& files);
 
 class ExportFiles {
@@ -63,8 +64,8 @@ class ExportFiles {
   // Takes the right to export to the path, until the object goes away, clears up what killed
   // exports have left there, makes each file with `metadata`, lets `fill` write all its tensors,
   // and brings every byte to disk. Errors: those of PathLock::Take, of CheckNoOtherExport, of
-  // `fill` and of SafetensorsWriter, or CannotWrite. After an error nothing is there that was not
-  // there before.
+  // `fill` and of SafetensorsWriter, or CannotWrite. After an error nothing of the new export is
+  // there; what was cleared up stays so.
   using Fill = std::function<absl::Status(store::SafetensorsWriter* writer)>;
   absl::Status Seal(const std::map<std::string, std::string>& metadata, const Fill& fill);
   // Gives the files their names. Precondition: Seal has succeeded. CannotWrite: the disk refuses,

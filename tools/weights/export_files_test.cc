@@ -280,6 +280,17 @@ TEST_F(ExportFilesTest, WhatAKilledExportHasLeftIsSweptAndNothingElse) {
   EXPECT_EQ(NumEntries(folder), 4 + 3);
 }
 
+// A file system without locks has them.
+TEST_F(ExportFilesTest, FilesThatStaySetAsideAreNamed) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> files = Export(folder, 12, kThreeFiles);
+  const std::string ending = ".replaced-0123456789abcdef";
+  for (const std::string& path : {files[0], files.back()}) std::ofstream(path + ending) << "x";
+  EXPECT_THAT(StrayText(PathIn(folder), files),
+              AllOf(HasSubstr("set aside " + files[0] + ending + " and 1 file like it"),
+                    HasSubstr("without locks")));
+}
+
 TEST_F(ExportFilesTest, ASealedExportHasChangedNothing) {
   const TemporaryFolder folder;
   Export(folder, 12, kThreeFiles);
