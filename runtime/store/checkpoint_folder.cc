@@ -19,6 +19,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/file_lock.h"
+#include "runtime/store/names_beside.h"
 #include "runtime/store/pending_file.h"
 
 namespace weir::store {
@@ -28,9 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr char kLatestFile[] = "latest";
 constexpr char kStepPrefix[] = "step-";
-constexpr char kPartialMark[] = ".partial-";
 constexpr char kRemovedMark[] = ".removed-";
-constexpr char kReplacedMark[] = ".replaced-";
 constexpr size_t kStepsShown = 8;
 constexpr char kCannotMake[] = "cannot make a folder";
 constexpr char kInUse[] = "W0741";

@@ -15,7 +15,7 @@ int FollowLinks(std::string* path);
 // Flushes the names in the folder of `path`. 0: also if the file system cannot flush folders.
 int FlushFolderOf(const std::string& path);
 
-// The marks of a file that has no place yet, and of one that has none any more.
+// The marks of a file or folder that has no place yet, and of one that has none any more.
 inline constexpr char kPartialMark[] = ".partial-";
 inline constexpr char kReplacedMark[] = ".replaced-";
 

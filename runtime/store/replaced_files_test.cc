@@ -43,7 +43,7 @@ class ReplacedFilesTest : public ::testing::Test {
     }
     const auto end = TimeOf(Path(names.back()) + files.ending());
     do {
-      Put(Path("clock"), "");
+      Put(Path("clock"), "x");
     } while (TimeOf(Path("clock")) <= end);
     std::filesystem::remove(Path("clock"));
   }
