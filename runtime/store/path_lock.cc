@@ -40,8 +40,8 @@ absl::Status CannotOpen(const std::string& path, const std::string& file, int er
   std::optional<Problem> problem = ProblemOf(failure);
   struct stat info;
   if (error != EACCES || !problem.has_value() || ::lstat(file.c_str(), &info) != 0) return failure;
-  problem->hint = absl::StrCat(
-      "remove ", file, " if no export to that path runs, or name a file in ", "another folder");
+  problem->hint = absl::StrCat("remove ", file,
+                               " if no export to that path runs, or name a file in another folder");
   return Missing(*problem);
 }
 
