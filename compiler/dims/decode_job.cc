@@ -61,8 +61,9 @@ class DecodeDeriver {
     Resize();
     InsertLookups();
     HandOverPositions();
+    HandOverTable();
     ClearWhatTrains();
-    return DecodeJob{std::move(job_), positions_, std::move(unused_)};
+    return DecodeJob{std::move(job_), positions_, table_name_, std::move(unused_)};
   }
 
   // Changes the number of samples alone.
@@ -353,9 +354,13 @@ class DecodeDeriver {
     of->set_op(at.op);
     readers_.emplace_back(node.function, node.node);
     if (!at.keeps) return absl::OkStatus();
-    proto::NamedAttr* slots = of->add_attr();
-    slots->set_name("slots");
-    slots->mutable_value()->set_i(sizes_.slots);
+    keepers_.emplace_back(node.function, node.node);
+    for (const auto& [name, value] :
+         {std::pair<const char*, int64_t>{"pages", sizes_.pages}, {"page_size", kPageSize}}) {
+      proto::NamedAttr* attr = of->add_attr();
+      attr->set_name(name);
+      attr->mutable_value()->set_i(value);
+    }
     const std::string first = OutputsOfNode(*of)[0];
     of->clear_output();
     const ops::OpDef* def = ops::OpRegistry::Find(at.op);
@@ -465,6 +470,11 @@ class DecodeDeriver {
       function(f).mutable_node(n)->add_input(positions_);
       users_.insert(f);
     }
+    if (!keepers_.empty()) table_name_ = FreeName("pages");
+    for (const auto& [f, n] : keepers_) {
+      function(f).mutable_node(n)->add_input(table_name_);
+      table_users_.insert(f);
+    }
     std::sort(lookups_.begin(), lookups_.end(), [](const Lookup& a, const Lookup& b) {
       return std::tie(a.function, a.node, a.operand) > std::tie(b.function, b.node, b.operand);
     });
@@ -486,30 +496,43 @@ class DecodeDeriver {
 
   // Gives the positions to every function that reads them, and to the callers of these.
   void HandOverPositions() {
-    const std::string type = InputOf(tokens_)->type();
-    const std::string positions = absl::StrCat("i32[", DimsOf(type), "]");
+    HandOver(positions_, absl::StrCat("i32[", DimsOf(InputOf(tokens_)->type()), "]"), &users_);
+  }
+
+  void HandOverTable() {
+    if (table_name_.empty()) return;
+    const std::string items = DimsOf(InputOf(tokens_)->type());
+    HandOver(table_name_,
+             absl::StrCat("i32[", items.substr(0, items.find(',')),
+                          ", pages_of_sequence=", sizes_.entries, "]"),
+             &table_users_);
+  }
+
+  // Gives the input of main to the functions that read it, `*users`, and to the callers of these,
+  // which become users, too.
+  void HandOver(const std::string& name, const std::string& type, std::set<int>* users) {
     std::map<std::string, int> by_name;
     for (int f = 0; f < graph().function_size(); ++f)
       by_name.emplace(graph().function(f).name(), f);
     const auto calls_user = [&](const proto::Node& node) {
       return node.op() == "call" && by_name.count(node.function()) > 0 &&
-             users_.count(by_name[node.function()]) > 0;
+             users->count(by_name[node.function()]) > 0;
     };
     for (bool grows = true; grows;) {
       grows = false;
       for (int f = 0; f < graph().function_size(); ++f) {
         const auto& nodes = graph().function(f).node();
         if (std::any_of(nodes.begin(), nodes.end(), calls_user))
-          grows = users_.insert(f).second || grows;
+          grows = users->insert(f).second || grows;
       }
     }
-    users_.insert(main_);
-    for (const int f : users_) {
+    users->insert(main_);
+    for (const int f : *users) {
       proto::TensorDecl* input = function(f).add_input();
-      input->set_name(positions_);
-      input->set_type(positions);
+      input->set_name(name);
+      input->set_type(type);
       for (proto::Node& node : *function(f).mutable_node()) {
-        if (calls_user(node)) node.add_shared(positions_);
+        if (calls_user(node)) node.add_shared(name);
       }
     }
   }
@@ -557,15 +580,16 @@ class DecodeDeriver {
   const std::string tokens_;
   const DecodeSizes sizes_;
   int main_ = -1;
-  std::string logits_, targets_, positions_;
+  std::string logits_, targets_, positions_, table_name_;
   std::map<std::string, sbp::TensorType> unused_;
   Dims table_;
   GraphNodeDims found_;
   int sample_ = -1, position_ = -1;  // atoms
   std::vector<Dim> logits_dims_;
   std::vector<std::pair<int, int>> readers_;  // nodes that read positions: function, node
+  std::vector<std::pair<int, int>> keepers_;  // likewise, nodes that read the table
   std::vector<Lookup> lookups_;
-  std::set<int> users_;  // functions that read positions
+  std::set<int> users_, table_users_;  // functions that read positions, and the table
   std::set<std::string> taken_;
 };
 

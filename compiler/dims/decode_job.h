@@ -1,7 +1,7 @@
 // Derives from the job of a language model the job that generates: the same model up to its logits,
 // over a few positions of each sequence, with the keys and values of all earlier positions in
-// states. The derived graph is found from what ops do (ops/defs/at_positions.h and factor rules),
-// not from names:
+// states: pools of pages, and a table of the pages of each sequence. The derived graph is found
+// from what ops do (ops/defs/at_positions.h and factor rules), not from names:
 //
 //   attention, causal along the positions   keeps its keys and values (attention_cached)
 //   rotary                                  reads the position of each element
@@ -22,10 +22,15 @@
 
 namespace weir::compiler {
 
+// The positions of a page. A sequence wastes less than one page, and an entry of a table serves so
+// many positions.
+constexpr int64_t kPageSize = 16;
+
 struct DecodeSizes {
   int64_t rows = 1;       // sequences at a time
   int64_t positions = 1;  // of each sequence in one step
-  int64_t slots = 1;      // positions of each sequence that are kept
+  int64_t pages = 1;      // of each pool, for each row
+  int64_t entries = 1;    // of the table of a row: the most pages of a sequence
 };
 
 struct DecodeJob {
@@ -33,6 +38,9 @@ struct DecodeJob {
       job;  // for plans of PlanMode::kGenerate; mesh, rules and pipeline are those of the job
   // The input of main with the position of each token, i32[rows, positions], like the tokens.
   std::string positions;
+  // The input of main with the table of each sequence, i32[rows, entries]. Entry i is the page of
+  // the positions from i * kPageSize on, or 0. Empty: nothing keeps positions.
+  std::string table;
   // The parameters of main on which only other results than the logits depend. `job` lacks them,
   // and a file of weights has them.
   std::map<std::string, sbp::TensorType> unused;

@@ -17,7 +17,9 @@ struct AtPositions {
   int num_inputs = 1;   // of the op; with more operands the op is not replaced
   std::string if_true;  // an attribute that must be true; empty: none
   std::string op;
-  bool keeps = false;  // `op` keeps what it was given: KeepsOutputs(op)
+  // `op` keeps what it was given: KeepsOutputs(op). It takes yet another operand, the table of the
+  // pages of each sequence, i32[batch, entries], whose entry 0 stands for no page.
+  bool keeps = false;
 };
 
 // Returns the entry of an op; nullptr: the op treats all positions alike, or runs on all of them at
@@ -28,8 +30,9 @@ const AtPositions* FindAtPositions(const std::string& op);
 std::vector<std::string> OpsThatRunAs(const std::string& op);
 
 // Returns whether the outputs of `op` after the first are memory that the op reads and writes in
-// place and that stays from step to step. Such an op has the attribute `slots`, the number of
-// positions that the memory holds.
+// place and that stays from step to step. The memory is a pool of pages, and the op has the
+// attributes `pages`, their number for each row of the batch, and `page_size`, the positions of a
+// page.
 bool KeepsOutputs(const std::string& op);
 
 // Registers an entry for `op`. Ends the program on a duplicate. Returns true.

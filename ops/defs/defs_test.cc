@@ -321,17 +321,18 @@ TEST(Infer, ImpossibleNumbersOfALossScaleAreRefused) {
 
 TEST(Infer, ImpossibleCallsOfCachedAttentionAreRefused) {
   // The op has three outputs, so the helper for ops with one does not serve.
-  const auto cached = [](const std::string& k, int64_t slots, int64_t window) {
+  const auto cached = [](const std::string& k, int64_t pages, int64_t window) {
     const std::vector<sbp::TensorType> types = {Type("f32[batch, s=2, h=6, d=4]"), Type(k), Type(k),
-                                                Type("i32[batch, s=2]")};
-    const Attributes attrs = {{"slots", slots}, {"window", window}};
+                                                Type("i32[batch, s=2]"), Type("i32[batch, n=7]")};
+    const Attributes attrs = {{"pages", pages}, {"page_size", int64_t{16}}, {"window", window}};
     return TypesText(OpRegistry::Find("attention_cached")->infer({attrs, types, Table()}));
   };
   const std::string k = "f32[batch, s=2, g=3, d=4]";
-  EXPECT_THAT(cached(k, 5, 0), HasSubstr("f32[batch=8/1, slots=5/1, g=3/1, d=4/1]"));
+  EXPECT_THAT(cached(k, 5, 0), HasSubstr("f32[pages=40/5, page_size=16/1, g=3/1, d=4/1]"));
   EXPECT_THAT(cached("f32[batch, s=2, g=4, d=4]", 5, 0), HasSubstr("multiple of the heads of k"));
   EXPECT_THAT(cached("f32[batch, s=3, g=3, d=4]", 5, 0), HasSubstr("W0308"));
-  EXPECT_THAT(cached(k, 0, 0), HasSubstr("slots of at least 1"));
+  EXPECT_THAT(cached(k, 0, 0), HasSubstr("pages from 1"));
+  EXPECT_THAT(cached(k, INT32_MAX, 0), HasSubstr("fewer than 2^31 pages"));
   EXPECT_THAT(cached(k, 5, -1), HasSubstr("window of 0 or more"));
   EXPECT_THAT(InferText("rotary", {"f32[batch, s=2, h=4, d=6]", "i32[batch, s=3]"}),
               HasSubstr("W0308"));

@@ -16,6 +16,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 constexpr Fill kN = Fill::kNormal;
+constexpr int64_t kPagesOfRow = 3;  // of Fill::kPages
 
 std::string Text(const char* text) { return text; }
 
@@ -316,20 +317,24 @@ void AddMaskedAttention(std::vector<OpCase>* cases) {
   add(" with a bias of keys", false, longer, "f32[one=1, two=1, three=1, t=7]", kN);
 }
 
-// Some positions have no slot, and some come twice.
+// Some positions have no page, some pages serve two parts of a sequence, and some positions come
+// twice.
 void AddCachedAttention(std::vector<OpCase>* cases) {
   const auto add = [&](const char* how, const Attributes& attrs, const char* q, const char* k) {
     cases->push_back({absl::StrCat("attention_cached", how),
                       "attention_cached",
                       attrs,
-                      {q, k, k, "i32[b=3, s=4]"},
-                      {kN, kN, kN, Fill::kIds},
+                      {q, k, k, "i32[b=3, s=4]", "i32[b=3, n=4]"},
+                      {kN, kN, kN, Fill::kIds, Fill::kPages},
                       -1,
                       {kN, kN, kN}});
   };
-  add("", {{"slots", int64_t{7}}}, "f32[b=3, s=4, h=3, d=5]", "f32[b=3, s=4, h=3, d=5]");
-  add(" of grouped heads in a window",
-      {{"slots", int64_t{7}}, {"window", int64_t{2}}, {"scale", 0.3}}, "f32[b=3, s=4, h=6/2, d=5]",
+  const Attributes pool = {{"pages", kPagesOfRow}, {"page_size", int64_t{2}}};
+  add("", pool, "f32[b=3, s=4, h=3, d=5]", "f32[b=3, s=4, h=3, d=5]");
+  Attributes window = pool;
+  window.Set("window", int64_t{3});
+  window.Set("scale", 0.3);
+  add(" of grouped heads in a window", window, "f32[b=3, s=4, h=6/2, d=5]",
       "f32[b=3, s=4, g=3, d=5]");
 }
 
@@ -679,6 +684,7 @@ double Draw(Fill fill, uint64_t key, int64_t i) {
     case Fill::kClasses: return std::floor(uniform * 5);
     case Fill::kMarked: return uniform < 0.3 ? -100 : std::floor((uniform - 0.3) / 0.7 * 5);
     case Fill::kMask: return uniform < 0.6 ? 1 : 0;
+    case Fill::kPages: return std::floor(uniform * (kPagesOfRow + 1));  // kPagesOfRow: no page
     case Fill::kDistinct: return static_cast<double>((i * 89 + 17) % 251 - 125) * 0.05;
   }
   return 0;
@@ -686,7 +692,14 @@ double Draw(Fill fill, uint64_t key, int64_t i) {
 
 HostTensor Filled(const sbp::TensorType& type, Fill fill, uint64_t key) {
   HostTensor tensor(type);
-  for (int64_t i = 0; i < tensor.size(); ++i) tensor.Set(i, Draw(fill, key, i));
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    double value = Draw(fill, key, i);
+    if (fill == Fill::kPages) {
+      const int64_t row = i / type.dims.back().size;
+      value = value < kPagesOfRow ? value + static_cast<double>(row * kPagesOfRow) : 0;
+    }
+    tensor.Set(i, value);
+  }
   return tensor;
 }
 

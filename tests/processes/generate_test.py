@@ -36,6 +36,21 @@ class Generate(weir_jobs.JobCase):
                         self.tokens("--max-tokens", str(count), "--mesh", mesh, "--processes", "2"), alone)
         self.assertFalse(os.path.exists(self.place.path("weir-logs")))
 
+    def test_prompts_that_share_few_rows_and_few_pages_say_what_they_say_alone(self):
+        with open(self.place.path("prompts.jsonl"), "w", encoding="utf-8") as prompts:
+            for length in (3, 12, 1, 7, 20, 2, 9):
+                prompts.write(json.dumps([65 + length] * length) + "\n")
+        options = ("--prompt-ids", "prompts.jsonl", "--temperature", "1", "--max-tokens", "4", "--stats")
+        alone = self.start(*options, "--batch", "1").wait()
+        self.assertEqual(alone.code, 0, alone.err)
+        self.assertEqual([json.loads(line)["prompt"] for line in alone.out.splitlines()], list(range(7)))
+        for flags in (("--batch", "3"), (), ("--batch", "3", "--mesh", "dp=2", "--processes", "2"),
+                      ("--batch", "4", "--cache-tokens", "40", "--mesh", "tp=2", "--processes", "2")):
+            with self.subTest(flags=flags):
+                ended = self.start(*options, *flags).wait()
+                self.assertEqual(ended.out, alone.out, ended.err)
+                self.assertRegex(ended.err, r"of \d+ pages of 16 positions, at most \d+ in use")
+
     def test_averages_of_a_checkpoint_generate_and_train_in_every_process(self):
         self.place.train("--steps", "3", "--checkpoint", "run/", "--set", "training.average.decay=0.5",
                          "--set", "training.schedule.learning_rate=0.1")

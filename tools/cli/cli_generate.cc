@@ -12,8 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "compiler/dims/decode_job.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/store/input_file.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cli_checks.h"
@@ -135,15 +137,23 @@ std::string JsonLine(size_t prompt, const Tokens& tokens, train::Generated::End 
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-// Returns the line of --stats. The rate leaves out the first step, which reads the prompts.
+// Returns the line of --stats. The rate leaves out the run that reads the first prompts.
 std::string StatsLine(const train::Generated& generated, size_t prompts) {
   const double seconds = generated.seconds - generated.first_seconds;
-  const int64_t tokens = generated.tokens - static_cast<int64_t>(prompts);
-  std::string line = absl::StrFormat("%d tokens in %.3f s, the first of each prompt in %.3f s",
-                                     generated.tokens, generated.seconds, generated.first_seconds);
+  const int64_t tokens = generated.tokens - generated.first_tokens;
+  const bool is_of_each = generated.first_tokens == static_cast<int64_t>(prompts);
+  std::string line = absl::StrFormat(
+      "%d tokens in %.3f s, the first of %s in %.3f s", generated.tokens, generated.seconds,
+      is_of_each ? "each prompt" : absl::StrCat(generated.first_tokens, " prompts"),
+      generated.first_seconds);
   if (tokens > 0 && seconds > 0)
     absl::StrAppendFormat(&line, ", then %.1f tokens/s", static_cast<double>(tokens) / seconds);
   absl::StrAppendFormat(&line, "; %d with the cache", generated.cached_tokens);
+  if (generated.pages == 0) return line;
+  absl::StrAppendFormat(&line, "; of %d pages of %d positions, at most %d in use", generated.pages,
+                        compiler::kPageSize, generated.peak_pages);
+  if (generated.read_again > 0)
+    absl::StrAppendFormat(&line, "; %s read again", Plural(generated.read_again, "sequence"));
   return line;
 }
 
@@ -360,6 +370,19 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
       ->type_name("FILE")
       ->excludes(prompt);
   AddSamplingOptions(verb, &generate->options);
+  verb->add_option(
+          "--batch", generate->options.batch,
+          absl::StrCat("Sequences at a time; when one ends, the next prompt takes its place "
+                       "[all, at most ",
+                       train::kBatchDefault, "]"))
+      ->type_name("N")
+      ->check(IsCount(1));
+  verb->add_option(
+          "--cache-tokens", generate->options.cache_tokens,
+          "Positions that the cache has for all sequences together [as many as the longest "
+          "of a batch need]")
+      ->type_name("N")
+      ->check(IsCount(1));
   verb->add_option("--stop", generate->stops, "End a sequence after this text, again for each text")
       ->type_name("TEXT")
       ->allow_extra_args(false);
@@ -372,7 +395,8 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
                  "Print a JSON line for each prompt, with its new tokens, instead of text");
   verb->add_flag("--no-cache", generate->without_cache,
                  "Run the whole window again for each token");
-  verb->add_flag("--stats", generate->stats, "Say on standard error how fast it was");
+  verb->add_flag("--stats", generate->stats,
+                 "Say on standard error how fast it was, and what the cache held");
   verb->add_option("--threads", generate->options.threads, "Threads per device [cores / devices]")
       ->type_name("N")
       ->check(IsCount(1));

@@ -12,6 +12,7 @@
 #include "tools/fleet/plan_check.h"
 #include "tools/fleet/worker_facts.h"
 #include "tools/fleet/worker_generation.h"
+#include "tools/train/generation_cache.h"
 #include "tools/train/job_session.h"
 #include "tools/train/prepare_training.h"
 
@@ -56,6 +57,7 @@ absl::Status FleetGeneration::Open(train::GenerationPlan plan,
   const auto found = std::find_if(answers.begin(), answers.end(),
                                   [](const auto& answer) { return answer.has_logits(); });
   if (found == answers.end()) return absl::InternalError("no worker has the logits");
+  row_ends_[plan] = train::CacheRowEnds(*compiled);
   has_logits_[plan] = WorkerId(static_cast<int32_t>(found - answers.begin()));
   fleet->Enter(launch::FailureMoment::kSteps);
   return order.weights == nullptr ? absl::OkStatus() : Load(plan, order, answers);
@@ -89,7 +91,6 @@ absl::Status FleetGeneration::RunStep(train::GenerationPlan plan, const train::T
   command.mutable_generation()->set_plan(ToProto(plan));
   proto::GenerationCommand::Step* const step = command.mutable_generation()->mutable_step();
   step->set_rows(tokens.rows());
-  step->set_width(tokens.width());
   for (const auto& [name, values] : tokens.values()) {
     proto::GenerationCommand::Input* const input = step->add_input();
     input->set_name(name);

@@ -28,6 +28,9 @@ class FleetGeneration final : public train::GenerationRunner {
   // Asks the first worker that has the logits, for some rows at a time.
   absl::StatusOr<std::vector<std::vector<float>>> Logits(train::GenerationPlan plan,
                                                          const std::vector<int64_t>& rows) override;
+  std::vector<int64_t> RowEnds(train::GenerationPlan plan) const override {
+    return row_ends_.at(plan);
+  }
   absl::StatusOr<bool> CarryCache() override;
   absl::Status Close(train::GenerationPlan plan) override;
 
@@ -39,6 +42,7 @@ class FleetGeneration final : public train::GenerationRunner {
   const int threads_;
   std::unique_ptr<Fleet>* const fleet_;                   // null in it before the first Open
   std::map<train::GenerationPlan, WorkerId> has_logits_;  // the first worker that has them
+  std::map<train::GenerationPlan, std::vector<int64_t>> row_ends_;
 };
 
 }  // namespace weir::fleet

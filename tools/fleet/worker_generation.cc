@@ -9,14 +9,12 @@ namespace weir::fleet {
 namespace {
 
 absl::StatusOr<train::TokenRows> TokensOf(const proto::GenerationCommand::Step& step) {
-  train::TokenRows tokens(step.rows(), step.width(), {});
+  if (step.rows() < 0) return absl::InternalError(absl::StrCat("a step of ", step.rows(), " rows"));
+  train::TokenRows tokens(step.rows());
   for (const proto::GenerationCommand::Input& input : step.input()) {
-    if (step.rows() < 0 || step.width() < 0 ||
-        static_cast<double>(step.rows()) * static_cast<double>(step.width()) !=
-            input.value_size()) {
+    if (input.value_size() > 0 && (step.rows() == 0 || input.value_size() % step.rows() != 0)) {
       return absl::InternalError(absl::StrCat("input ", input.name(), " has ", input.value_size(),
-                                              " values for ", step.rows(), " rows of ",
-                                              step.width()));
+                                              " values for ", step.rows(), " rows"));
     }
     tokens.Set(input.name(), {input.value().begin(), input.value().end()});
   }

@@ -8,6 +8,7 @@
 #include "runtime/base/real.h"
 #include "runtime/base/status.h"
 #include "tools/train/copy_fetched_states.h"
+#include "tools/train/generation_cache.h"
 #include "tools/train/session_states.h"
 
 namespace weir::train {
@@ -26,7 +27,7 @@ class TokenFeed final : public actors::DataFeed {
     memset(out, 0, static_cast<size_t>(slice.bytes()));
     const auto found = tokens_.values().find(feed);
     if (found == tokens_.values().end()) return absl::OkStatus();
-    const int64_t rows = tokens_.rows(), width = tokens_.width();
+    const int64_t rows = tokens_.rows(), width = tokens_.WidthOf(feed);
     if (slice.dtype != DType::kI32 || slice.global_shape != Shape{rows, width}) {
       return Rejected({"W0070", absl::StrCat("input ", feed),
                        absl::StrCat("i32[", rows, ", ", width, "]"), ToText(slice), ""});
@@ -103,6 +104,9 @@ class LocalGeneration final : public GenerationRunner {
       GenerationPlan plan, const std::vector<int64_t>& rows) override {
     return ranks_.Logits(plan, rows);
   }
+  std::vector<int64_t> RowEnds(GenerationPlan plan) const override {
+    return CacheRowEnds(*ranks_.opened(plan).plan);
+  }
   absl::StatusOr<bool> CarryCache() override { return ranks_.CarryCache(); }
   absl::Status Close(GenerationPlan plan) override {
     ranks_.Close(plan);
@@ -115,12 +119,6 @@ class LocalGeneration final : public GenerationRunner {
 };
 
 }  // namespace
-
-TokenRows::TokenRows(int64_t rows, int64_t width, const std::vector<std::string>& inputs)
-    : rows_(rows), width_(width) {
-  for (const std::string& input : inputs)
-    values_[input].assign(static_cast<size_t>(rows * width), 0);
-}
 
 std::unique_ptr<GenerationRunner> MakeLocalGeneration(int threads) {
   return std::make_unique<LocalGeneration>(threads);

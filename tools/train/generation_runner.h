@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,30 +22,36 @@ namespace weir::train {
 
 // The plans of a generation. Those that are open at the same time have networks of their own.
 enum class GenerationPlan : uint8_t {
-  kPrompts,  // reads all prompts, and fills the cache of keys and values
+  kPrompts,  // reads some positions of each prompt, and fills the cache of keys and values
   kSteps,    // computes one position of each sequence
   kWindows,  // computes the whole window of each sequence
 };
 
-// The inputs of one step: i32[rows, width], row-major, by input of main. Other inputs are zero.
+// The inputs of one step, by input of main: i32[rows, width], row-major, each of a width of its
+// own. Other inputs are zero.
 class TokenRows {
  public:
-  TokenRows() = default;
-  TokenRows(int64_t rows, int64_t width, const std::vector<std::string>& inputs);
+  explicit TokenRows(int64_t rows = 0) : rows_(rows) {}
 
   int64_t rows() const { return rows_; }
-  int64_t width() const { return width_; }
-  int32_t* Row(const std::string& input, size_t row) {
-    return values_.at(input).data() + static_cast<int64_t>(row) * width_;
+  // Adds an input of zeros.
+  void Add(const std::string& input, int64_t width) {
+    values_[input].assign(static_cast<size_t>(rows_ * width), 0);
+  }
+  int64_t WidthOf(const std::string& input) const {
+    return rows_ == 0 ? 0 : static_cast<int64_t>(values_.at(input).size()) / rows_;
+  }
+  int32_t* Row(const std::string& input, int64_t row) {
+    return values_.at(input).data() + row * WidthOf(input);
   }
   const std::map<std::string, std::vector<int32_t>>& values() const { return values_; }
-  // Precondition: the input has rows() * width() values.
+  // Precondition: the input has a multiple of rows() values.
   void Set(const std::string& input, std::vector<int32_t> values) {
     values_[input] = std::move(values);
   }
 
  private:
-  int64_t rows_ = 0, width_ = 0;
+  int64_t rows_ = 0;
   std::map<std::string, std::vector<int32_t>> values_;
 };
 
@@ -67,6 +74,8 @@ class GenerationRunner {
   // count over all positions of all sequences.
   virtual absl::StatusOr<std::vector<std::vector<float>>> Logits(
       GenerationPlan plan, const std::vector<int64_t>& rows) = 0;
+  // Returns CacheRowEnds (generation_cache.h) of an open plan.
+  virtual std::vector<int64_t> RowEnds(GenerationPlan plan) const = 0;
   // Copies the cache of kPrompts to kSteps. False: some process has no shard of kPrompts that holds
   // a shard of kSteps, so that the cache of kSteps is still to be filled.
   virtual absl::StatusOr<bool> CarryCache() = 0;

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -12,6 +15,8 @@
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "sbp/layout.h"
+#include "sbp/mesh.h"
+#include "tools/train/generation_cache.h"
 
 namespace weir::train {
 namespace {
@@ -31,6 +36,10 @@ absl::Status CheckOptions(const GenerateOptions& options, int64_t below) {
     return refused("--top-p", "above 0 and at most 1", absl::StrCat(sampling.top_p), "--top-p 0.9");
   if (options.max_tokens < 0)
     return refused("--max-tokens", "0 or more", absl::StrCat(options.max_tokens), "");
+  if (options.batch < 0)
+    return refused("--batch", "1 or more", absl::StrCat(options.batch), "--batch 64");
+  if (options.cache_tokens < 0)
+    return refused("--cache-tokens", "1 or more", absl::StrCat(options.cache_tokens), "");
   for (const Tokens& stop : options.stops) {
     if (stop.empty()) return refused("--stop", "at least one byte", "nothing", "leave it out");
     for (const int32_t token : stop) {
@@ -64,6 +73,14 @@ weights::WeightTypes TypesOf(const std::map<std::string, sbp::TensorType>& param
   return types;
 }
 
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
+
+int64_t PagesOf(int64_t positions) { return CeilDiv(positions, compiler::kPageSize); }
+
+// The positions that one run over the prompts computes. A plan has the logits of all of them at
+// once, and a longer prompt is read in several runs.
+constexpr int64_t kPromptPositions = 4096;
+
 class Generator {
  public:
   Generator(const proto::Job& job, const GenerateOptions& options,
@@ -75,20 +92,23 @@ class Generator {
         runner_(options.runner == nullptr ? local_.get() : options.runner) {}
 
   absl::StatusOr<Generated> Run() {
-    const auto rows = static_cast<int64_t>(options_.prompts.size());
-    WEIR_ASSIGN_OR_RETURN(variant_,
-                          GenerationJob(job_, std::max<int64_t>(1, rows), options_.devices));
+    const int64_t batch = options_.batch > 0 ? options_.batch : kBatchDefault;
+    rows_ = std::clamp<int64_t>(static_cast<int64_t>(options_.prompts.size()), 1, batch);
+    WEIR_ASSIGN_OR_RETURN(variant_, GenerationJob(job_, rows_, options_.devices));
     WEIR_RETURN_IF_ERROR(CheckOptions(options_, variant_.below));
     if (!options_.init.empty()) {
       WEIR_ASSIGN_OR_RETURN(weights_, weights::OpenValues(options_.init, options_.values));
       WEIR_RETURN_IF_ERROR(weights_->CheckSums().status());
     }
-    sequences_ = options_.prompts;
-    if (static_cast<int64_t>(longest()) > variant_.window && options_.max_tokens > 0) {
-      Note(absl::StrCat("a prompt of ", longest(), " tokens is longer than the window of ",
+    int64_t longest = 0;
+    for (const Tokens& prompt : options_.prompts) {
+      sequences_.push_back({prompt, options_.max_tokens == 0});
+      longest = std::max(longest, sequences_.back().size());
+    }
+    if (longest > variant_.window && options_.max_tokens > 0) {
+      Note(absl::StrCat("a prompt of ", longest, " tokens is longer than the window of ",
                         variant_.window, "; the model reads the last ", variant_.window));
     }
-    stopped_.assign(sequences_.size(), false);
     result_.ends.assign(sequences_.size(), Generated::End::kLength);
     WEIR_RETURN_IF_ERROR(GenerateWithCache());
     WEIR_RETURN_IF_ERROR(GenerateByWindows());
@@ -96,21 +116,26 @@ class Generator {
   }
 
  private:
-  size_t longest() const {
-    size_t longest = 0;
-    for (const Tokens& sequence : sequences_) longest = std::max(longest, sequence.size());
-    return longest;
-  }
+  struct Sequence {
+    Tokens tokens;  // the prompt and what follows
+    bool ended = false;
+    int64_t cached = 0;  // the positions whose keys and values are in the cache
 
-  bool IsDone() {
-    if (options_.interrupted && options_.interrupted()) {
-      for (size_t r = 0; r < stopped_.size(); ++r) {
-        if (!stopped_[r]) result_.ends[r] = Generated::End::kInterrupted;
-      }
-      return true;
+    int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  };
+  // A sequence whose next token is to be drawn, and the row of the logits for it.
+  struct Drawn {
+    size_t sequence = 0;
+    int64_t row = 0;
+  };
+
+  // Returns whether to end now. Then all sequences have ended.
+  bool IsInterrupted() {
+    if (!options_.interrupted || !options_.interrupted()) return false;
+    for (size_t s = 0; s < sequences_.size(); ++s) {
+      if (!std::exchange(sequences_[s].ended, true)) result_.ends[s] = Generated::End::kInterrupted;
     }
-    return made_ >= options_.max_tokens ||
-           std::all_of(stopped_.begin(), stopped_.end(), [](bool stopped) { return stopped; });
+    return true;
   }
 
   void Note(const std::string& text) const {
@@ -122,25 +147,55 @@ class Generator {
     return runner_->Open(plan, {&job, weights_, options_.job_file, unused, options_.values});
   }
 
-  TokenRows Rows(int64_t width, const std::vector<std::string>& inputs) const {
-    return {static_cast<int64_t>(options_.prompts.size()), width, inputs};
+  // Returns the most positions of a sequence that the cache has at a time.
+  int64_t MostPositions(size_t s) const {
+    const auto prompt = static_cast<int64_t>(options_.prompts[s].size());
+    return prompt + std::min(options_.max_tokens - 1, variant_.window - 1 - prompt);
   }
 
-  // Reads the prompts, and then computes one position of each sequence in a step, until a sequence
-  // fills the window. Leaves everything to GenerateByWindows if the model has no such form.
-  absl::Status GenerateWithCache() {
-    if (options_.cache == GenerateOptions::Cache::kNever || IsDone()) return absl::OkStatus();
-    const auto prompt = static_cast<int64_t>(longest());
-    if (prompt >= variant_.window) {
-      why_windows_ = absl::StrCat("the longest prompt fills the window of ", variant_.window,
-                                  " tokens, so each token runs the whole window");
-      return absl::OkStatus();
+  // Returns the pages of the pool for each row: enough for the longest sequences that may be at
+  // work at a time, and for the longest one in each part into which the mesh may split the rows.
+  int64_t PagesPerRow(const std::set<size_t>& waiting) const {
+    std::vector<int64_t> pages;
+    for (const size_t s : waiting) pages.push_back(PagesOf(MostPositions(s)));
+    std::sort(pages.rbegin(), pages.rend());
+    pages.resize(std::min<size_t>(pages.size(), static_cast<size_t>(rows_)));
+    int64_t parts = variant_.job.pipeline().stage_mesh_size() > 0 ? rows_ : 1;
+    for (const proto::MeshAxisSpec& axis : variant_.job.mesh().axis()) {
+      if (axis.name() != sbp::kPipelineAxis)
+        parts = std::min(rows_, parts * std::max<int64_t>(1, axis.size()));
     }
-    const bool fills = options_.max_tokens > variant_.window - prompt;
+    // Page 0 is nobody's.
+    const int64_t together = std::accumulate(pages.begin(), pages.end(), int64_t{1});
+    const int64_t enough = std::max(CeilDiv(together, rows_), CeilDiv(pages[0] + 1, rows_ / parts));
+    if (options_.cache_tokens == 0) return enough;
+    return std::min(enough, CeilDiv(PagesOf(options_.cache_tokens) + 1, rows_));
+  }
+
+  // Computes one position of each sequence in a step, until all have ended or fill the window.
+  // Leaves everything to GenerateByWindows if the model has no such form.
+  absl::Status GenerateWithCache() {
+    if (options_.cache == GenerateOptions::Cache::kNever || IsInterrupted())
+      return absl::OkStatus();
+    std::set<size_t> waiting;
+    int64_t longest = 0, most = 0;
+    for (size_t s = 0; s < sequences_.size(); ++s) {
+      if (sequences_[s].ended) continue;
+      if (sequences_[s].size() >= variant_.window) {
+        why_windows_ = absl::StrCat("the longest prompt fills the window of ", variant_.window,
+                                    " tokens, so each of its tokens runs the whole window");
+        continue;
+      }
+      waiting.insert(s);
+      longest = std::max(longest, sequences_[s].size());
+      most = std::max(most, MostPositions(s));
+    }
+    if (waiting.empty()) return absl::OkStatus();
     compiler::DecodeSizes sizes;
-    sizes.rows = static_cast<int64_t>(sequences_.size());
-    sizes.slots = fills ? variant_.window : prompt + options_.max_tokens;
-    sizes.positions = prompt;
+    sizes.rows = rows_;
+    sizes.pages = PagesPerRow(waiting);
+    sizes.entries = entries_ = PagesOf(most);
+    sizes.positions = std::min(longest, std::max<int64_t>(1, kPromptPositions / rows_));
     absl::StatusOr<compiler::DecodeJob> reading =
         compiler::DecodeJobOf(variant_.written, variant_.input, sizes);
     if (!reading.ok()) {
@@ -149,84 +204,214 @@ class Generator {
                        reading.status().message());
       return absl::OkStatus();
     }
-    sizes.positions = 1;
-    WEIR_ASSIGN_OR_RETURN(compiler::DecodeJob step,
+    const int64_t width = std::exchange(sizes.positions, 1);
+    WEIR_ASSIGN_OR_RETURN(const compiler::DecodeJob step,
                           compiler::DecodeJobOf(variant_.written, variant_.input, sizes));
     WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kSteps, step.job, TypesOf(step.unused)));
-    // This line comes before the text, because a line in the middle of the text would break it.
-    if (fills) {
+    WEIR_RETURN_IF_ERROR(MakeCache(sizes, most));
+    // These lines come before the text, because a line in the middle of the text would break it.
+    if (!why_windows_.empty()) Note(std::exchange(why_windows_, ""));
+    if (options_.max_tokens > variant_.window - longest) {
       Note(absl::StrCat("the longest sequence fills the window of ", variant_.window,
-                        " tokens after ", variant_.window - prompt,
+                        " tokens after ", variant_.window - longest,
                         " new ones; from there on each token runs the whole window"));
     }
-    TokenRows tokens = Rows(1, {variant_.input, step.positions});
-    WEIR_RETURN_IF_ERROR(ReadPrompts(*reading, prompt, step.positions, &tokens));
-    while (!IsDone() && static_cast<int64_t>(longest()) < variant_.window) {
-      for (size_t r = 0; r < sequences_.size(); ++r) {
-        *tokens.Row(variant_.input, r) = sequences_[r].back();
-        *tokens.Row(step.positions, r) = static_cast<int32_t>(sequences_[r].size()) - 1;
-      }
-      WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kSteps, tokens));
-      const int64_t before = result_.tokens;
-      WEIR_RETURN_IF_ERROR(
-          Draw(GenerationPlan::kSteps, [](size_t row) { return static_cast<int64_t>(row); }));
-      result_.cached_tokens += result_.tokens - before;
+    AdmitWaiting(&waiting);
+    WEIR_RETURN_IF_ERROR(ReadFirstPrompts(*reading, width));
+    while (!IsInterrupted()) {
+      AdmitWaiting(&waiting);
+      GrowOrPreempt(&waiting);
+      if (cache_->places().empty()) break;
+      WEIR_RETURN_IF_ERROR(Step(step));
     }
-    return runner_->Close(GenerationPlan::kSteps);
+    result_.peak_pages = cache_->peak_pages();
+    WEIR_RETURN_IF_ERROR(runner_->Close(GenerationPlan::kSteps));
+    if (waiting.empty() || sequences_[*waiting.begin()].ended) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat("prompt ", *waiting.begin() + 1, " waits for pages that nobody has"));
   }
 
-  // Draws the first token of each sequence, and fills the cache of kSteps. `step` are the inputs of
-  // kSteps.
-  absl::Status ReadPrompts(const compiler::DecodeJob& reading, int64_t width,
-                           const std::string& step_positions, TokenRows* step) {
-    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kPrompts, reading.job, TypesOf(reading.unused)));
-    TokenRows read = Rows(width, {variant_.input, reading.positions});
-    for (size_t r = 0; r < sequences_.size(); ++r) {
-      int32_t* positions = read.Row(reading.positions, r);
-      std::copy(sequences_[r].begin(), sequences_[r].end(), read.Row(variant_.input, r));
-      // The padding behind a shorter prompt goes to slots that later positions overwrite before
-      // any query sees them.
-      for (int64_t i = 0; i < width; ++i) positions[i] = static_cast<int32_t>(i);
+  absl::Status MakeCache(const compiler::DecodeSizes& sizes, int64_t most) {
+    std::vector<int64_t> row_ends = runner_->RowEnds(GenerationPlan::kSteps);
+    if (row_ends.empty()) row_ends = {rows_};
+    cache_.emplace(row_ends, sizes.pages);
+    result_.pages = cache_->num_pages();
+    if (cache_->capacity() >= PagesOf(most)) return absl::OkStatus();
+    int64_t part_rows = 0, begin = 0;  // of the largest part
+    for (const int64_t end : row_ends)
+      part_rows = std::max(part_rows, end - std::exchange(begin, end));
+    const int64_t per_row = CeilDiv(PagesOf(most) + 1, part_rows);
+    return Rejected(
+        {"W0078", "--cache-tokens",
+         absl::StrCat("room for the longest sequence, ", most, " positions with its new tokens"),
+         absl::StrCat("room for ", cache_->capacity() * compiler::kPageSize,
+                      row_ends.size() == 1
+                          ? ""
+                          : absl::StrCat(" in a part of the cache, which the mesh splits into ",
+                                         row_ends.size())),
+         absl::StrCat("--cache-tokens ", (per_row * rows_ - 1) * compiler::kPageSize,
+                      ", or a lower --max-tokens")});
+  }
+
+  // Gives rows and pages to the oldest sequences that wait, as far as both suffice.
+  void AdmitWaiting(std::set<size_t>* waiting) {
+    while (!waiting->empty()) {
+      const size_t oldest = *waiting->begin();
+      if (!cache_->Admit(oldest, PagesOf(sequences_[oldest].size()),
+                         PagesOf(MostPositions(oldest))))
+        return;
+      waiting->erase(waiting->begin());
     }
-    WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kPrompts, read));
-    WEIR_RETURN_IF_ERROR(Draw(GenerationPlan::kPrompts, [&](size_t row) {
-      return static_cast<int64_t>(row) * width + static_cast<int64_t>(sequences_[row].size()) - 1;
-    }));
+  }
+
+  // Gives each sequence the page of its next position. Where pages run out, the youngest sequence
+  // of the part gives up its row and waits again. The oldest one of a part never does, because the
+  // part alone has room for it. So the run ends.
+  void GrowOrPreempt(std::set<size_t>* waiting) {
+    std::vector<size_t> oldest_first;
+    for (const auto& [s, place] : cache_->places()) oldest_first.push_back(s);
+    for (const size_t s : oldest_first) {
+      const auto lacks_page = [&] {
+        const auto place = cache_->places().find(s);
+        return place != cache_->places().end() &&
+               PagesOf(sequences_[s].cached + 1) > static_cast<int64_t>(place->second.pages.size());
+      };
+      while (lacks_page() && !cache_->Grow(s)) {
+        const size_t youngest = cache_->YoungestBeside(s);
+        Release(youngest);
+        waiting->insert(youngest);
+        ++result_.read_again;
+      }
+    }
+  }
+
+  void Release(size_t s) {
+    cache_->Release(s);
+    sequences_[s].cached = 0;
+  }
+
+  // Releases the sequences that have ended or fill the window.
+  void ReleaseDone(const std::vector<Drawn>& drawn) {
+    for (const Drawn& of : drawn) {
+      const Sequence& sequence = sequences_[of.sequence];
+      if (sequence.ended || sequence.size() >= variant_.window) Release(of.sequence);
+    }
+  }
+
+  // Returns the inputs of a plan with a cache: `width` positions of each row, none of which has a
+  // page yet.
+  TokenRows Rows(const compiler::DecodeJob& job, int64_t width) const {
+    TokenRows tokens(rows_);
+    tokens.Add(variant_.input, width);
+    tokens.Add(job.positions, width);
+    if (!job.table.empty()) tokens.Add(job.table, entries_);
+    return tokens;
+  }
+
+  // Fills the table of a row. Entries without a page are 0.
+  static void FillTable(const GenerationCache::Place& place, const std::string& table,
+                        TokenRows* tokens) {
+    if (table.empty()) return;
+    std::copy(place.pages.begin(), place.pages.end(), tokens->Row(table, place.row));
+  }
+
+  // Reads the prompts of the sequences in rows, draws the first token of each, and fills the cache
+  // of kSteps.
+  absl::Status ReadFirstPrompts(const compiler::DecodeJob& reading, int64_t width) {
+    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kPrompts, reading.job, TypesOf(reading.unused)));
+    std::vector<Drawn> all_drawn;
+    for (int64_t begin = 0; all_drawn.size() < cache_->places().size(); begin += width) {
+      TokenRows tokens = Rows(reading, width);
+      std::vector<Drawn> drawn;
+      for (const auto& [s, place] : cache_->places()) {
+        const Sequence& sequence = sequences_[s];
+        FillTable(place, reading.table, &tokens);
+        int32_t* const positions = tokens.Row(reading.positions, place.row);
+        int32_t* const read = tokens.Row(variant_.input, place.row);
+        const int64_t prompt = static_cast<int64_t>(options_.prompts[s].size());
+        // What the padding behind a prompt leaves in pages is overwritten before any query sees it.
+        for (int64_t i = 0; i < width; ++i) {
+          positions[i] = static_cast<int32_t>(std::min(begin + i, variant_.window - 1));
+          if (begin + i < prompt) read[i] = sequence.tokens[begin + i];
+        }
+        if (prompt > begin && prompt <= begin + width)
+          drawn.push_back({s, place.row * width + prompt - 1 - begin});
+      }
+      WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kPrompts, tokens));
+      WEIR_RETURN_IF_ERROR(Draw(GenerationPlan::kPrompts, drawn));
+      all_drawn.insert(all_drawn.end(), drawn.begin(), drawn.end());
+    }
+    result_.first_seconds = result_.seconds;
+    result_.first_tokens = result_.tokens;
     WEIR_ASSIGN_OR_RETURN(const bool is_carried, runner_->CarryCache());
     WEIR_RETURN_IF_ERROR(runner_->Close(GenerationPlan::kPrompts));
-    if (is_carried) return absl::OkStatus();
-    // The plans lay the cache out in two ways, and no process has all that it needs. So the
-    // prompts are read once more, position by position.
-    for (int64_t i = 0; i < width; ++i) {
-      for (size_t r = 0; r < sequences_.size(); ++r) {
-        *step->Row(variant_.input, r) = read.Row(variant_.input, r)[i];
-        *step->Row(step_positions, r) = static_cast<int32_t>(i);
-      }
-      WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kSteps, *step));
+    // If the cache is not carried, the plans lay it out in two ways, and no process has all that it
+    // needs. So the steps read the prompts once more.
+    for (const Drawn& of : all_drawn) {
+      if (is_carried)
+        sequences_[of.sequence].cached = static_cast<int64_t>(options_.prompts[of.sequence].size());
     }
+    ReleaseDone(all_drawn);
     return absl::OkStatus();
   }
 
-  // Computes the window again for each token.
-  absl::Status GenerateByWindows() {
-    if (IsDone()) return absl::OkStatus();
-    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kWindows, variant_.job));
-    TokenRows tokens = Rows(variant_.window, {variant_.input});
-    if (!why_windows_.empty()) Note(why_windows_);
-    while (!IsDone()) {
-      for (size_t r = 0; r < sequences_.size(); ++r) {
-        const Tokens& sequence = sequences_[r];
-        const size_t shown = std::min<size_t>(sequence.size(), variant_.window);
-        int32_t* row = tokens.Row(variant_.input, r);
-        std::fill(row, row + variant_.window, 0);
-        std::copy(sequence.end() - static_cast<int64_t>(shown), sequence.end(), row);
-      }
-      WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kWindows, tokens));
-      WEIR_RETURN_IF_ERROR(Draw(GenerationPlan::kWindows, [&](size_t row) {
-        return static_cast<int64_t>(row) * variant_.window +
-               std::min<int64_t>(static_cast<int64_t>(sequences_[row].size()), variant_.window) - 1;
-      }));
+  // Computes the next position of each sequence in a row, and draws a token where the position is
+  // the last one so far.
+  absl::Status Step(const compiler::DecodeJob& step) {
+    TokenRows tokens = Rows(step, 1);
+    std::vector<Drawn> drawn;
+    for (const auto& [s, place] : cache_->places()) {
+      Sequence& sequence = sequences_[s];
+      FillTable(place, step.table, &tokens);
+      *tokens.Row(variant_.input, place.row) = sequence.tokens[sequence.cached];
+      *tokens.Row(step.positions, place.row) = static_cast<int32_t>(sequence.cached);
+      if (++sequence.cached == sequence.size()) drawn.push_back({s, place.row});
     }
+    WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kSteps, tokens));
+    WEIR_RETURN_IF_ERROR(Draw(GenerationPlan::kSteps, drawn));
+    result_.cached_tokens += static_cast<int64_t>(drawn.size());
+    ReleaseDone(drawn);
+    return absl::OkStatus();
+  }
+
+  // Computes the window again for each token of the sequences that have not ended.
+  absl::Status GenerateByWindows() {
+    if (IsInterrupted()) return absl::OkStatus();
+    std::set<size_t> waiting;
+    for (size_t s = 0; s < sequences_.size(); ++s) {
+      if (!sequences_[s].ended) waiting.insert(s);
+    }
+    if (waiting.empty()) return absl::OkStatus();
+    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kWindows, variant_.job));
+    if (!why_windows_.empty()) Note(why_windows_);
+    std::map<int64_t, size_t> at_work;  // sequences by row
+    do {
+      for (int64_t row = 0; row < rows_ && !waiting.empty(); ++row) {
+        if (at_work.emplace(row, *waiting.begin()).second) waiting.erase(waiting.begin());
+      }
+      WEIR_RETURN_IF_ERROR(RunWindows(at_work));
+      for (auto of = at_work.begin(); of != at_work.end();)
+        of = sequences_[of->second].ended ? at_work.erase(of) : std::next(of);
+    } while (!(at_work.empty() && waiting.empty()) && !IsInterrupted());
+    return absl::OkStatus();
+  }
+
+  // Draws the next token of each of the sequences, which are given by their rows.
+  absl::Status RunWindows(const std::map<int64_t, size_t>& at_work) {
+    TokenRows tokens(rows_);
+    tokens.Add(variant_.input, variant_.window);
+    std::vector<Drawn> drawn;
+    for (const auto& [row, s] : at_work) {
+      const Tokens& sequence = sequences_[s].tokens;
+      const int64_t shown = std::min(sequences_[s].size(), variant_.window);
+      std::copy(sequence.end() - shown, sequence.end(), tokens.Row(variant_.input, row));
+      drawn.push_back({s, row * variant_.window + shown - 1});
+    }
+    WEIR_RETURN_IF_ERROR(RunStep(GenerationPlan::kWindows, tokens));
+    WEIR_RETURN_IF_ERROR(Draw(GenerationPlan::kWindows, drawn));
+    if (result_.first_tokens > 0) return absl::OkStatus();
+    result_.first_seconds = result_.seconds;
+    result_.first_tokens = result_.tokens;
     return absl::OkStatus();
   }
 
@@ -235,52 +420,53 @@ class Generator {
     WEIR_RETURN_IF_ERROR(runner_->RunStep(plan, tokens));
     result_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (made_ == 0) result_.first_seconds = result_.seconds;
     return absl::OkStatus();
   }
 
-  // Draws the next token of each sequence that has not ended, from row row_of(sequence) of the
-  // logits.
-  absl::Status Draw(GenerationPlan plan, const std::function<int64_t(size_t)>& row_of) {
+  // Draws the next token of each of the sequences. The draw is a function of the seed, the sequence
+  // and the number of its tokens.
+  absl::Status Draw(GenerationPlan plan, const std::vector<Drawn>& drawn) {
+    if (drawn.empty()) return absl::OkStatus();
     const bool bytes = options_.alphabet == GenerateOptions::Alphabet::kBytes;
     // Tokens that the model does not read cannot be fed back.
     const int64_t below = bytes ? std::min<int64_t>(variant_.below, 256) : variant_.below;
-    std::vector<int64_t> rows;  // of the logits, by sequence that has not ended
-    for (size_t r = 0; r < sequences_.size(); ++r) {
-      if (!stopped_[r]) rows.push_back(row_of(r));
-    }
+    std::vector<int64_t> rows;
+    for (const Drawn& of : drawn) rows.push_back(of.row);
     WEIR_ASSIGN_OR_RETURN(std::vector<std::vector<float>> of_rows, runner_->Logits(plan, rows));
-    size_t next = 0;
-    for (size_t r = 0; r < sequences_.size(); ++r) {
-      if (stopped_[r]) continue;
-      std::vector<float> logits = std::move(of_rows[next++]);
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      const size_t s = drawn[i].sequence;
+      std::vector<float> logits = std::move(of_rows[i]);
       logits.resize(std::min<size_t>(logits.size(), static_cast<size_t>(below)));
       uint64_t key = MixKey(options_.seed, KeyOf("generate", 8));
-      if (r > 0) key = MixKey(key, r);
+      if (s > 0) key = MixKey(key, s);
       const int64_t token =
-          SampleToken(logits, options_.sampling, UniformAt(key, static_cast<uint64_t>(made_)));
+          SampleToken(logits, options_.sampling, UniformAt(key, static_cast<uint64_t>(NumNew(s))));
       if (token < 0) {
         return Damaged({"W0079", options_.init.empty() ? "the model" : options_.init,
                         "finite logits", "not a number",
                         "the weights hold NaN; train again with a lower learning rate"});
       }
-      sequences_[r].push_back(static_cast<int32_t>(token));
+      sequences_[s].tokens.push_back(static_cast<int32_t>(token));
       ++result_.tokens;
-      emit_(r, static_cast<int32_t>(token));
-      stopped_[r] = EndsWithStop(r);
-      if (stopped_[r]) result_.ends[r] = Generated::End::kStop;
+      emit_(s, static_cast<int32_t>(token));
+      const bool stops = EndsWithStop(s);
+      if (stops) result_.ends[s] = Generated::End::kStop;
+      sequences_[s].ended = stops || NumNew(s) >= options_.max_tokens;
     }
-    ++made_;
     return absl::OkStatus();
   }
 
+  // Returns the number of new tokens of a sequence.
+  int64_t NumNew(size_t s) const {
+    return sequences_[s].size() - static_cast<int64_t>(options_.prompts[s].size());
+  }
+
   // Returns whether the new tokens of a sequence end with a stop.
-  bool EndsWithStop(size_t row) const {
-    const Tokens& sequence = sequences_[row];
-    const size_t made = sequence.size() - options_.prompts[row].size();
+  bool EndsWithStop(size_t s) const {
+    const Tokens& tokens = sequences_[s].tokens;
     return std::any_of(options_.stops.begin(), options_.stops.end(), [&](const Tokens& stop) {
-      return stop.size() <= made && std::equal(stop.begin(), stop.end(),
-                                               sequence.end() - static_cast<int64_t>(stop.size()));
+      const auto size = static_cast<int64_t>(stop.size());
+      return size <= NumNew(s) && std::equal(stop.begin(), stop.end(), tokens.end() - size);
     });
   }
 
@@ -289,11 +475,12 @@ class Generator {
   const std::function<void(size_t, int32_t)>& emit_;
   const std::unique_ptr<GenerationRunner> local_;  // null: the options have a runner
   GenerationRunner* const runner_;
+  int64_t rows_ = 1;     // of each plan: the most sequences at a time
+  int64_t entries_ = 1;  // of the table of a row
   GenerationVariant variant_;
   std::shared_ptr<const store::SafetensorsReader> weights_;  // null: the first values
-  std::vector<Tokens> sequences_;                            // prompts and what follows
-  std::vector<bool> stopped_;
-  int64_t made_ = 0;         // tokens of a sequence that has not stopped
+  std::vector<Sequence> sequences_;                          // by prompt
+  std::optional<GenerationCache> cache_;                     // of kSteps
   std::string why_windows_;  // a note; empty: no cache was wanted, or the cache was used
   Generated result_;
 };

@@ -12,6 +12,7 @@
 #include "compiler/dims/decode_job.h"
 #include "google/protobuf/text_format.h"
 #include "tools/job/job_file.h"
+#include "tools/train/generation_cache.h"
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 
@@ -93,9 +94,113 @@ TEST(GeneratorTest, ASequenceThatFillsTheWindowGoesOnByWindows) {
   options.note = [&](const std::string& text) { note = text; };
   const Said mixed = Say(Gpt(), options);
   EXPECT_THAT(note, HasSubstr("fills the window of 24 tokens after 9 new ones"));
-  EXPECT_EQ(mixed.generated.cached_tokens, 2 * 8);
+  EXPECT_EQ(mixed.generated.cached_tokens, 8 + 11) << "the shorter one stays in the cache";
   options.cache = GenerateOptions::Cache::kNever;
   EXPECT_EQ(mixed.tokens, Say(Gpt(), options).tokens);
+}
+
+// Prompts of very different lengths, the longest of which is too long for the cache.
+GenerateOptions SevenPrompts() {
+  GenerateOptions options = TwoPrompts();
+  options.prompts.clear();
+  for (const int64_t length : {1, 15, 2, 20, 7, 30, 16})
+    options.prompts.push_back(Tokens(length, static_cast<int32_t>('a' + length)));
+  options.max_tokens = 4;
+  return options;
+}
+
+TEST(GeneratorTest, TokensOfAPromptDoNotDependOnThoseThatCameBeforeInItsRow) {
+  GenerateOptions options = SevenPrompts();
+  options.batch = 1;
+  const Said alone = Say(Gpt(), options);
+  options.sampling.temperature = 1;
+  const Said drawn_alone = Say(Gpt(), options);
+  EXPECT_NE(alone.tokens, drawn_alone.tokens);
+  for (const int64_t batch : {2, 3, 7, 100}) {
+    options.batch = batch;
+    options.sampling.temperature = 0;
+    const Said said = Say(Gpt(), options);
+    EXPECT_EQ(said.tokens, alone.tokens) << "batch " << batch;
+    EXPECT_EQ(said.generated.first_tokens, std::min<int64_t>(batch, 6)) << "6 prompts fit";
+    options.sampling.temperature = 1;
+    EXPECT_EQ(Say(Gpt(), options).tokens, drawn_alone.tokens) << "batch " << batch;
+  }
+  options.sampling.temperature = 0;
+  options.cache = GenerateOptions::Cache::kNever;
+  options.batch = 2;
+  EXPECT_EQ(Say(Gpt(), options).tokens, alone.tokens) << "by windows";
+}
+
+TEST(GeneratorTest, SequencesComeAndGoOnEveryMesh) {
+  proto::Job job = Llama();
+  GenerateOptions options = SevenPrompts();
+  options.batch = 3;
+  const Said alone = Say(job, options);
+  options.devices = GenerationDevices::kMeshOfJob;
+  for (const char* mesh : {"tp=2", "pp=2", "dp=2", "dp=2,tp=2"}) {
+    ASSERT_TRUE(job::SetMesh(mesh, &job).ok());
+    EXPECT_EQ(Say(job, options).tokens, alone.tokens) << "on mesh \"" << mesh << "\"";
+  }
+}
+
+TEST(GeneratorTest, WherePagesRunOutTheYoungestSequenceIsReadAgain) {
+  proto::Job job = Gpt();
+  GenerateOptions options = TwoPrompts();
+  // Each sequence begins with one page and grows into its second one at the same step.
+  options.prompts = {TokensOf("0123456789abc"), TokensOf("abcdefghijklm"), TokensOf("x")};
+  options.max_tokens = 8;
+  const Said all = Say(job, options);
+  EXPECT_EQ(all.generated.read_again, 0);
+  EXPECT_EQ(all.generated.peak_pages, 5);
+  options.cache_tokens = 2 * 16;
+  const Said few = Say(job, options);
+  EXPECT_EQ(few.tokens, all.tokens);
+  EXPECT_GT(few.generated.read_again, 0);
+  EXPECT_EQ(few.generated.pages, 2);
+  EXPECT_EQ(few.generated.peak_pages, 2);
+  options.devices = GenerationDevices::kMeshOfJob;
+  ASSERT_TRUE(job::SetMesh("tp=2", &job).ok());
+  EXPECT_EQ(Say(job, options).tokens, all.tokens);
+  ASSERT_TRUE(job::SetMesh("dp=2", &job).ok());
+  options.cache_tokens = 4 * 16;  // 3 pages for two rows, and 2 for the other one
+  EXPECT_EQ(Say(job, options).tokens, all.tokens);
+}
+
+TEST(GeneratorTest, ACacheWithoutRoomForOneSequenceIsRefusedBeforeTheFirstToken) {
+  GenerateOptions options = TwoPrompts();  // the longer one takes 15 + 5 positions
+  options.batch = 1;
+  options.cache_tokens = 16;
+  int64_t emitted = 0;
+  const auto said = Generate(Gpt(), options, [&](size_t, int32_t) { ++emitted; });
+  EXPECT_THAT(std::string(said.status().message()),
+              AllOf(HasSubstr("W0078"), HasSubstr("20 positions"), HasSubstr("room for 16"),
+                    HasSubstr("--cache-tokens 32")));
+  EXPECT_EQ(emitted, 0);
+  options.cache_tokens = 32;
+  EXPECT_EQ(Say(Gpt(), options).generated.peak_pages, 2);
+}
+
+TEST(GeneratorTest, ThePoolDoesNotGrowWithTheNumberOfPrompts) {
+  GenerateOptions options = TwoPrompts();
+  options.prompts.assign(40, TokensOf("ab"));
+  options.prompts[7] = TokensOf("a longer prompt");
+  options.batch = 4;
+  const Said said = Say(Gpt(), options);
+  EXPECT_EQ(said.generated.tokens, 40 * 6);
+  EXPECT_LE(said.generated.pages, 8);
+}
+
+TEST(GeneratorTest, ManyPromptsAreReadInSeveralRuns) {
+  GenerateOptions options = TwoPrompts();
+  options.prompts = {TokensOf("x"), TokensOf("a longer prompt")};
+  options.max_tokens = 2;
+  const Said alone = Say(Gpt(), options);
+  options.prompts.resize(400, TokensOf("x"));
+  options.batch = 400;  // a run then reads 10 positions of each
+  const Said said = Say(Gpt(), options);
+  EXPECT_EQ(said.generated.first_tokens, 400);
+  EXPECT_EQ(said.tokens[1], alone.tokens[1]);
+  EXPECT_EQ(said.tokens[399], alone.tokens[0]);
 }
 
 TEST(GeneratorTest, ASequenceEndsWithAStop) {
@@ -135,6 +240,8 @@ TEST(GeneratorTest, ImpossibleOptionsAreRefused) {
   EXPECT_THAT(text([](auto* o) { o->sampling.top_p = 0; }), HasSubstr("--top-p"));
   EXPECT_THAT(text([](auto* o) { o->sampling.top_k = -1; }), HasSubstr("--top-k"));
   EXPECT_THAT(text([](auto* o) { o->stops = {{}}; }), HasSubstr("--stop"));
+  EXPECT_THAT(text([](auto* o) { o->batch = -1; }), HasSubstr("--batch"));
+  EXPECT_THAT(text([](auto* o) { o->cache_tokens = -1; }), HasSubstr("--cache-tokens"));
   EXPECT_EQ(refused([](auto* o) { o->init = "no_weights.safetensors"; }).code(),
             absl::StatusCode::kNotFound);
 }
@@ -155,7 +262,7 @@ void SetAttribute(const std::string& op, const std::string& name, bool value, pr
 TEST(GeneratorTest, AGraphWithoutSuchAFormNamesTheOpAndGoesByWindows) {
   proto::Job job = Gpt();
   SetAttribute("attention", "causal", false, &job);
-  const auto derived = compiler::DecodeJobOf(job, "tokens", {2, 1, 8});
+  const auto derived = compiler::DecodeJobOf(job, "tokens", {2, 1, 4, 2});
   EXPECT_THAT(std::string(derived.status().message()), HasSubstr("attended (attention)"));
   GenerateOptions options = TwoPrompts();
   options.max_tokens = 2;
@@ -319,6 +426,32 @@ TEST(GeneratorTest, NamesOfDimensionsDecideNothing) {
   const Said said = Say(renamed, TwoPrompts());
   EXPECT_EQ(said.tokens, Say(Gpt(), TwoPrompts()).tokens);
   EXPECT_EQ(said.generated.cached_tokens, 10);
+}
+
+TEST(GenerationCacheTest, ASequenceHasPagesOfThePartOfItsRow) {
+  GenerationCache cache({1, 3}, 4);  // rows 0 | 1, 2 and pages 1 to 3 | 4 to 11
+  EXPECT_EQ(cache.num_pages(), 11);
+  EXPECT_EQ(cache.capacity(), 8);
+  const auto admit = [&](size_t sequence, int64_t pages, int64_t pages_max) {
+    return cache.Admit(sequence, pages, pages_max);
+  };
+  ASSERT_TRUE(admit(0, 7, 7));
+  EXPECT_FALSE(admit(1, 2, 4)) << "the part with room for 4 has 1 page, and the other one is small";
+  ASSERT_TRUE(admit(1, 2, 3));
+  EXPECT_EQ(cache.places().at(1).row, 0);
+  EXPECT_EQ(cache.places().at(1).pages, (std::vector<int32_t>{1, 2}));
+  EXPECT_FALSE(admit(2, 2, 3));
+  ASSERT_TRUE(admit(2, 1, 3));
+  EXPECT_EQ(cache.places().at(2).row, 2);
+  EXPECT_EQ(cache.YoungestBeside(0), 2u);
+  EXPECT_EQ(cache.YoungestBeside(1), 1u);
+  EXPECT_FALSE(cache.Grow(0));
+  cache.Release(2);
+  EXPECT_TRUE(cache.Grow(0));
+  EXPECT_EQ(cache.pages_in_use(), 10);
+  cache.Release(0);
+  EXPECT_EQ(cache.pages_in_use(), 2);
+  EXPECT_EQ(cache.peak_pages(), 10);
 }
 
 TEST(SamplingTest, TopKAndTopPLeaveTheLikeliestTokens) {

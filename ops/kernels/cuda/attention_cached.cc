@@ -15,7 +15,11 @@ class CachedAttentionKernel final : public CudaKernel {
     work_.heads = shape.heads;
     work_.groups = shape.groups;
     work_.width = shape.width;
-    work_.slots = shape.slots;
+    work_.entries = shape.entries;
+    work_.page_size = shape.page_size;
+    work_.first_page = shape.first_page;
+    work_.num_pages = shape.num_pages;
+    work_.slots = shape.slots();
     work_.dtype = shape.dtype;
     work_.window = shape.window;
     work_.scale = shape.scale;
@@ -31,6 +35,7 @@ class CachedAttentionKernel final : public CudaKernel {
     work.k = args.inputs[1];
     work.v = args.inputs[2];
     work.positions = static_cast<const int32_t*>(args.inputs[3]);
+    work.table = static_cast<const int32_t*>(args.inputs[4]);
     work.o = args.outputs[0];
     work.keys = args.outputs[1];
     work.values = args.outputs[2];

@@ -1,4 +1,4 @@
-// attention_cached on a GPU: one launch writes the new keys and values to their slots, and another
+// attention_cached on a GPU: one launch writes the new keys and values to their pages, and another
 // one attends, with one block for each query of each head.
 #pragma once
 
@@ -12,7 +12,9 @@ namespace weir::kernels::WEIR_CUDA_SPACE {
 
 // The sizes of CachedAttentionShape (ops/kernels/shape/cached_attention_shape.h), for kernels.
 struct CachedAttentionWork {
-  int64_t batch = 0, length = 0, heads = 0, groups = 0, width = 0, slots = 0;
+  int64_t batch = 0, length = 0, heads = 0, groups = 0, width = 0;
+  int64_t entries = 0, page_size = 0, first_page = 0, num_pages = 0;
+  int64_t slots = 0;  // entries * page_size
   DType dtype = DType::kF32;
   int64_t window = 0;  // 0: all positions
   float scale = 1;
@@ -20,8 +22,9 @@ struct CachedAttentionWork {
   const void* k = nullptr;             // [batch, length, groups, width]
   const void* v = nullptr;             // as k
   const int32_t* positions = nullptr;  // [batch, length]
+  const int32_t* table = nullptr;      // [batch, entries]
   void* o = nullptr;                   // as q
-  void* keys = nullptr;                // [batch, slots, groups, width]
+  void* keys = nullptr;                // [num_pages, page_size, groups, width]
   void* values = nullptr;              // as keys
   // The launch's own memory: the scores of each block, [blocks][slots].
   float* scores = nullptr;
