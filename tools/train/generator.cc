@@ -382,6 +382,9 @@ class Generator {
       if (!sequences_[s].ended) waiting.insert(s);
     }
     if (waiting.empty()) return absl::OkStatus();
+    // The sequences that are left may be fewer than the rows of the steps were.
+    rows_ = std::min(rows_, static_cast<int64_t>(waiting.size()));
+    WEIR_ASSIGN_OR_RETURN(variant_, GenerationJob(job_, rows_, options_.devices));
     WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kWindows, variant_.job));
     if (!why_windows_.empty()) Note(why_windows_);
     std::map<int64_t, size_t> at_work;  // sequences by row
@@ -475,7 +478,7 @@ class Generator {
   const std::function<void(size_t, int32_t)>& emit_;
   const std::unique_ptr<GenerationRunner> local_;  // null: the options have a runner
   GenerationRunner* const runner_;
-  int64_t rows_ = 1;     // of each plan: the most sequences at a time
+  int64_t rows_ = 1;     // of the plans: the most sequences at a time
   int64_t entries_ = 1;  // of the table of a row
   GenerationVariant variant_;
   std::shared_ptr<const store::SafetensorsReader> weights_;  // null: the first values
