@@ -294,10 +294,18 @@ bool IsSentByOthers(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
 }
 
-FailureOrigin OriginOf(const FailureEvent& first, const FailureEvent* end) {
+// Returns whether a worker of Weir says by its exit code that its surroundings ended it: it did not
+// reach the starter, a limit was reached, or it found another process gone.
+bool IsEndBySurroundings(const FailureEvent& exit, WorkerProgram program) {
+  return program == WorkerProgram::kWeir &&
+         (IsExit(exit, kExitSurroundings) || IsExit(exit, kExitFollowing));
+}
+
+FailureOrigin OriginOf(const FailureEvent& first, const FailureEvent* end, WorkerProgram program) {
   const FailureEvent& last = end != nullptr ? *end : first;
   if (last.kind == Kind::kStuck) return FailureOrigin::kJob;
-  if (last.kind != Kind::kExit) return FailureOrigin::kOutside;
+  if (last.kind != Kind::kExit || IsEndBySurroundings(last, program))
+    return FailureOrigin::kOutside;
   const int signal = last.signal != 0 ? last.signal : last.code - 128;
   return IsSentByOthers(signal) ? FailureOrigin::kOutside : FailureOrigin::kJob;
 }
@@ -377,7 +385,7 @@ FailureReport ReportFailure(const FailedJob& job) {
   report.everyone = {report.who};
   report.what = KindOfFailure(*first, end);
   report.where = PlaceOf(*first);
-  report.origin = OriginOf(*first, end);
+  report.origin = OriginOf(*first, end, job.program);
   report.time_ns = first->time_ns;
   report.text = absl::StrFormat("%s failed after %.3f s of the run\n",
                                 job.ends == FailedJob::Ends::kJob ? "The job" : "A process",

@@ -440,6 +440,13 @@ TEST(FailureReportTest, SignalsOfOthersAndSilenceMayComeFromOutsideOfTheJob) {
     EXPECT_EQ(Report({Death(100, 1, signal)}).origin, FailureOrigin::kJob) << signal;
   EXPECT_EQ(Report({Exit(100, 1, 128 + SIGTERM)}).origin, FailureOrigin::kOutside);
   EXPECT_EQ(Report({Exit(100, 1, 3)}).origin, FailureOrigin::kJob);
+  for (const int code : {kExitSurroundings, kExitFollowing}) {
+    EXPECT_EQ(Report({Exit(100, 1, code)}).origin, FailureOrigin::kOutside) << code;
+    FailedJob of_user;
+    of_user.events = {Exit(100, 1, code)};
+    of_user.program = WorkerProgram::kOfUser;
+    EXPECT_EQ(ReportFailure(of_user).origin, FailureOrigin::kJob) << "its meaning is the user's";
+  }
   for (const Kind kind : {Kind::kFrozen, Kind::kNoHello, Kind::kLost, Kind::kBroken})
     EXPECT_EQ(Report({EventAt(kind, 100, 1)}).origin, FailureOrigin::kOutside);
   EXPECT_EQ(Report({EventAt(Kind::kStuck, 100, -1)}).origin, FailureOrigin::kJob);

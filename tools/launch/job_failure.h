@@ -9,8 +9,10 @@ namespace weir::launch {
 
 // Where the reason of a failure lies, as far as the failure shows it.
 enum class FailureOrigin : uint8_t {
-  kJob,      // the process ended by itself, or the job made no progress
-  kOutside,  // perhaps outside: somebody's signal, a process that is silent, a cut connection
+  kJob,  // the process ended by itself, or the job made no progress
+  // Perhaps outside: somebody's signal, a process that is silent, a cut connection, surroundings
+  // that refused what a process needs.
+  kOutside,
 };
 
 // One failure of a job.

@@ -2,7 +2,7 @@
 // own fails again at the same place, so the policy looks at where and how the job failed, and at
 // how often it has failed lately. Failures in a row are the same one if the same processes failed
 // in the same way, after the same step, in the same act or at the same moment of the job. The
-// second one ends the job if the process ended by itself. Somebody who kills a process twice soon
+// second one ends the job if its reason lies in the job. Somebody who kills a process twice soon
 // after its start makes two failures at the same place, too, and the system kills a process that
 // takes too much memory by the same signal. So the third failure ends the job if its reason may lie
 // outside of the job. Thread rule: one thread.
