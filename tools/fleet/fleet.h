@@ -113,8 +113,9 @@ class Fleet {
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
 
-  // Returns when all workers have said hello. kUnavailable: a process has ended or not said hello,
-  // and Finish reports it. After an error only Finish may be called.
+  // Returns when all workers have said hello. kAborted: a process has ended. kUnavailable: a
+  // process has not said hello in time. Finish reports both. After an error only Finish may be
+  // called.
   absl::Status Launch();
 
   // Returns whether workers may have no files in common with this process.
