@@ -389,7 +389,8 @@ bool Fleet::FailSilent(HelloWatch* watch) {
     const std::vector<WorkerId> workers = SilentWorkers();
     const std::vector<launch::WorkerLook> looks = supervisor_->Look(workers);
     std::vector<SilentWorker> silent;
-    for (size_t i = 0; i < workers.size(); ++i) silent.push_back({workers[i], looks[i].kind});
+    for (size_t i = 0; i < workers.size(); ++i)
+      silent.push_back({workers[i], looks[i].kind, looks[i].is_seen});
     failed = watch->Judge(silent);
     const std::string reason = absl::StrFormat("has not said hello within %.1f s",
                                                static_cast<double>(watch->waited_ms()) * 1e-3);

@@ -31,10 +31,13 @@ std::vector<WorkerId> HelloWatch::Judge(const std::vector<SilentWorker>& silent)
   if (waited_ms_ < limits_.hello_ms) next_look_ms_ = std::min(next_look_ms_, limits_.hello_ms);
   std::map<WorkerId, int64_t> held_since_ms;
   std::vector<WorkerId> failed;
-  for (const auto& [worker, kind] : silent) {
+  for (const auto& [worker, kind, is_seen] : silent) {
     bool has_failed = waited_ms_ >= limits_.hello_ms;
-    if (kind == Kind::kStopped || kind == Kind::kTraced) {
-      const auto before = held_since_ms_.find(worker);
+    const auto before = held_since_ms_.find(worker);
+    if (!is_seen) {
+      // Nothing says that the process was let go.
+      if (before != held_since_ms_.end()) held_since_ms.insert(*before);
+    } else if (kind == Kind::kStopped || kind == Kind::kTraced) {
       const int64_t since_ms = before != held_since_ms_.end() ? before->second : waited_ms_;
       held_since_ms[worker] = since_ms;
       has_failed = has_failed || waited_ms_ - since_ms >= limits_.held_ms;

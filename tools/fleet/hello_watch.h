@@ -16,7 +16,7 @@ namespace weir::fleet {
 
 struct HelloLimits {
   int64_t hello_ms = 0;  // from the start of the process to its hello
-  int64_t held_ms = 0;   // for which a process is held at every look
+  int64_t held_ms = 0;   // for which a process is held at every look that its host answers
 };
 // Returns the limits of a job of so many workers. A user who gives silent processes more time than
 // a start may take gives it to starts, too.
@@ -26,6 +26,7 @@ HelloLimits ChooseHelloLimits(int64_t dead_after_ms, int num_workers);
 struct SilentWorker {
   WorkerId worker;
   launch::ProcessState::Kind kind = launch::ProcessState::Kind::kGone;
+  bool is_seen = true;  // false: its host did not answer, and `kind` is not known
 };
 
 class HelloWatch {

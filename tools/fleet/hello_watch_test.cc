@@ -52,6 +52,18 @@ TEST(HelloWatchTest, AProcessThatWasLetGoBetweenTwoLooksHasItsTimeAnew) {
   EXPECT_THAT(LookAt(5'000, {{WorkerId(1), Kind::kStopped}}, &watch), ElementsAre(WorkerId(1)));
 }
 
+TEST(HelloWatchTest, ALookThatAHostDoesNotAnswerSaysNeitherThatAProcessIsHeldNorThatItWasLetGo) {
+  HelloWatch watch(kLimits);
+  const std::vector<SilentWorker> unseen = {{WorkerId(1), Kind::kGone, /*is_seen=*/false}};
+  EXPECT_THAT(LookAt(500, {{WorkerId(1), Kind::kStopped}}, &watch), IsEmpty());
+  EXPECT_THAT(LookAt(1'500, unseen, &watch), IsEmpty());
+  EXPECT_THAT(LookAt(2'500, {{WorkerId(1), Kind::kStopped}}, &watch), ElementsAre(WorkerId(1)));
+  HelloWatch of_unseen(kLimits);
+  EXPECT_THAT(LookAt(500, unseen, &of_unseen), IsEmpty());
+  EXPECT_THAT(LookAt(2'500, unseen, &of_unseen), IsEmpty());
+  EXPECT_THAT(LookAt(10'000, unseen, &of_unseen), ElementsAre(WorkerId(1)));
+}
+
 TEST(HelloWatchTest, TimeInWhichTheCallerWasStoppedCountsLittle) {
   HelloWatch watch(kLimits);
   watch.AddWait(3600'000);
