@@ -334,6 +334,7 @@ absl::Status Fleet::WaitForHellos() {
   while (true) {
     const int64_t begin_ns = clock_.NowNs();
     const absl::Status come = coordinator()->WaitForWorkers(kHelloLookMs);
+    watch.AddWait((clock_.NowNs() - begin_ns) / 1'000'000);
     if (!absl::IsDeadlineExceeded(come)) return come;
     {
       MutexLock lock(&mutex_);
@@ -345,7 +346,6 @@ absl::Status Fleet::WaitForHellos() {
     }
     if (watch.LookIsDue() && FailSilent(&watch))
       return WithCode(absl::StatusCode::kUnavailable, come);
-    watch.AddWait((clock_.NowNs() - begin_ns) / 1'000'000);
   }
 }
 
@@ -358,11 +358,10 @@ void Fleet::AwaitWhoComes() {
     LetWatcherDo([&] { some = !SilentWorkers().empty(); });
     return some;
   };
-  while (some_are_silent()) {
-    const int64_t begin_ns = clock_.NowNs();
-    if (watch.LookIsDue()) FailSilent(&watch);
+  for (int64_t begin_ns = clock_.NowNs(); some_are_silent(); begin_ns = clock_.NowNs()) {
     absl::SleepFor(absl::Milliseconds(kHelloLookMs));
     watch.AddWait((clock_.NowNs() - begin_ns) / 1'000'000);
+    if (watch.LookIsDue()) FailSilent(&watch);
   }
 }
 
@@ -384,10 +383,11 @@ std::vector<WorkerId> Fleet::SilentWorkers() const {
 }
 
 bool Fleet::FailSilent(HelloWatch* watch) {
+  const int64_t begin_ns = clock_.NowNs();
   std::vector<WorkerId> failed;
   LetWatcherDo([&] {
     const std::vector<WorkerId> workers = SilentWorkers();
-    const std::vector<launch::WorkerLook> looks = supervisor_->Look(workers);
+    const std::vector<launch::WorkerLook> looks = supervisor_->Glance(workers);
     std::vector<SilentWorker> silent;
     for (size_t i = 0; i < workers.size(); ++i)
       silent.push_back({workers[i], looks[i].kind, looks[i].is_seen});
@@ -410,6 +410,7 @@ bool Fleet::FailSilent(HelloWatch* watch) {
     }
     for (launch::FailureEvent& event : events) TakeFailureToCome(std::move(event));
   });
+  watch->AddLook((clock_.NowNs() - begin_ns) / 1'000'000);
   return !failed.empty();
 }
 

@@ -26,6 +26,8 @@ HelloWatch::HelloWatch(const HelloLimits& limits)
 
 void HelloWatch::AddWait(int64_t wait_ms) { waited_ms_ += std::min(wait_ms, kWaitMsMax); }
 
+void HelloWatch::AddLook(int64_t look_ms) { waited_ms_ += look_ms; }
+
 std::vector<WorkerId> HelloWatch::Judge(const std::vector<SilentWorker>& silent) {
   next_look_ms_ = waited_ms_ + std::max<int64_t>(1, limits_.held_ms / kLooksPerHold);
   if (waited_ms_ < limits_.hello_ms) next_look_ms_ = std::min(next_look_ms_, limits_.hello_ms);

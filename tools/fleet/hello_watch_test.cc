@@ -70,6 +70,15 @@ TEST(HelloWatchTest, TimeInWhichTheCallerWasStoppedCountsLittle) {
   EXPECT_EQ(watch.waited_ms(), 1'000);
 }
 
+TEST(HelloWatchTest, LooksThatTakeLongDoNotMakeTheLimitLonger) {
+  HelloWatch watch(kLimits);
+  const std::vector<SilentWorker> silent = {{WorkerId(0), Kind::kUninterruptible}};
+  EXPECT_THAT(LookAt(500, silent, &watch), IsEmpty());
+  watch.AddLook(9'500);
+  EXPECT_TRUE(watch.LookIsDue());
+  EXPECT_THAT(watch.Judge(silent), ElementsAre(WorkerId(0)));
+}
+
 TEST(HelloWatchTest, LooksAreRareAndOneComesAtTheLimit) {
   HelloWatch watch(kLimits);
   watch.AddWait(499);

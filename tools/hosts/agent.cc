@@ -345,7 +345,9 @@ class Agent {
     }
     proto::AgentReport report;
     report.mutable_look()->set_request(order.request());
-    for (const launch::WorkerLook& look : supervisor_->Look(processes)) {
+    const std::vector<launch::WorkerLook> looks =
+        order.is_glance() ? supervisor_->Glance(processes) : supervisor_->Look(processes);
+    for (const launch::WorkerLook& look : looks) {
       proto::LookReport::Look* const answer = report.mutable_look()->add_look();
       answer->set_kind(static_cast<int32_t>(look.kind));
       for (const launch::StalledConnection& connection : look.stalled) {

@@ -125,7 +125,10 @@ AgentsSupervisor::SilentHost AgentsSupervisor::FindSilent(HostId host) {
   return {host, "no answer of its agent"};
 }
 
-std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<WorkerId>& workers) {
+// An agent answers its orders in turn, so further looks behind one that takes long would keep it
+// from starting a process in time, and it would count as lost.
+std::vector<launch::WorkerLook> AgentsSupervisor::AskForLooks(const std::vector<WorkerId>& workers,
+                                                              LookKind kind) {
   const int64_t request = ++num_requests_;
   IdVector<HostId, proto::AgentOrder> orders(agents_.size());
   std::vector<std::pair<HostId, int>> places;  // by look: the host, and the place in its answer
@@ -135,17 +138,23 @@ std::vector<launch::WorkerLook> AgentsSupervisor::Look(const std::vector<WorkerI
     proto::LookOrder* const order = orders[worker.host].mutable_look();
     places.emplace_back(worker.host, order->process_size());
     order->set_request(request);
+    order->set_is_glance(kind == LookKind::kGlance);
     order->add_process(worker.process.value());
   }
-  for (const HostId host : agents_.ids()) {
-    if (!orders[host].has_look()) continue;
-    agents_[host].look.reset();
-    SendTo(&agents_[host], orders[host]);
-  }
+  const auto send_where_none_is_owed = [&] {
+    for (const HostId host : agents_.ids()) {
+      if (!orders[host].has_look() || agents_[host].owes_look) continue;
+      agents_[host].look.reset();
+      agents_[host].owes_look = true;
+      SendTo(&agents_[host], orders[host]);
+      orders[host].clear_look();
+    }
+  };
   const auto has_answer = [&](HostId host) {
     return agents_[host].look.has_value() && agents_[host].look->request() == request;
   };
   ServeUntil(kLookMs, Listen::kToAgentsOnly, [&] {
+    send_where_none_is_owed();
     return std::all_of(places.begin(), places.end(), [&](const std::pair<HostId, int>& place) {
       return has_answer(place.first) || !agents_[place.first].lost.empty();
     });

@@ -220,6 +220,7 @@ void AgentsSupervisor::TakeReturn(HostId host) {
   agent.has_started = false;
   agent.start_status = absl::OkStatus();
   agent.started_one.reset();
+  agent.owes_look = false;
   MutexLock lock(&mutex_);
   for (const WorkerId index : agent.workers) {
     if (BelongsTo(workers_[index], agent)) workers_[index].process = HostProcessId();

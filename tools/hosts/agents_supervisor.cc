@@ -498,7 +498,10 @@ void AgentsSupervisor::ReadFrames(HostId host) {
 void AgentsSupervisor::Take(HostId host, const proto::AgentReport& report) {
   Agent& agent = agents_[host];
   if (report.has_hello()) TakeHello(host, report.hello());
-  if (report.has_look()) agent.look = report.look();
+  if (report.has_look()) {
+    agent.look = report.look();
+    agent.owes_look = false;
+  }
   if (report.has_signal() && report.signal().signal() == SIGUSR1) {
     launch::AskForCheckpoint();
   } else if (report.has_signal()) {

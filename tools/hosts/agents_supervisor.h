@@ -82,7 +82,12 @@ class AgentsSupervisor final : public HostsSupervisor {
   std::vector<launch::WorkerExit> Stop() override;
   std::vector<launch::WorkerExit> Reap(int64_t limit_ms) override;
   std::vector<WorkerId> running() const override;
-  std::vector<launch::WorkerLook> Look(const std::vector<WorkerId>& workers) override;
+  std::vector<launch::WorkerLook> Look(const std::vector<WorkerId>& workers) override {
+    return AskForLooks(workers, LookKind::kLook);
+  }
+  std::vector<launch::WorkerLook> Glance(const std::vector<WorkerId>& workers) override {
+    return AskForLooks(workers, LookKind::kGlance);
+  }
   std::optional<launch::ProcessorUse> Use(WorkerId worker) override;
   absl::StatusOr<std::string> ReadMemory(WorkerId worker, int64_t bytes_max) override;
   std::string log_path(WorkerId worker) const override {
@@ -99,6 +104,7 @@ class AgentsSupervisor final : public HostsSupervisor {
 
  private:
   enum class Listen { kToCaller, kToAgentsOnly };
+  enum class LookKind { kLook, kGlance };
 
   // A host that keeps itself or another from answering, and what is known of it.
   struct SilentHost {
@@ -143,6 +149,7 @@ class AgentsSupervisor final : public HostsSupervisor {
     std::optional<launch::EndOfProcess> end;
     IdVector<HostProcessId, WorkerId> workers;  // also those that belong to another host now
     std::optional<proto::LookReport> look;
+    bool owes_look = false;  // gets no order to look until it has answered the last one
     std::optional<proto::ProbeReport> probe;
     std::optional<proto::ListenReport> listen;
     std::optional<proto::ClockReport> clock;
@@ -154,6 +161,7 @@ class AgentsSupervisor final : public HostsSupervisor {
     bool has_removed = false;                 // what the last request names
   };
 
+  std::vector<launch::WorkerLook> AskForLooks(const std::vector<WorkerId>& workers, LookKind kind);
   bool HasCome(HostId host) const;
   void GiveUpThoseThatMayLack();
   proto::StartOrder EmptyStart() const;

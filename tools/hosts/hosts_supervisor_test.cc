@@ -503,6 +503,24 @@ TEST_F(HostsSupervisorTest, OneWorkerIsKilledOnItsHostAndTheOthersRunOn) {
   EXPECT_THAT(supervisor_->running(), ::testing::ElementsAre(WorkerId(1)));
 }
 
+TEST_F(HostsSupervisorTest, AnAgentThatOwesALookHoldsUpNoOtherAndIsAskedAgainOnceItHasAnswered) {
+  ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
+  Start({"wait", "stop-itself"});
+  while (supervisor_->Glance({WorkerId(1)}).front().kind != launch::ProcessState::Kind::kStopped) {
+  }
+  const pid_t agent = static_cast<pid_t>(supervisor_->facts()[HostId(1)].agent_pid);
+  ASSERT_EQ(::kill(agent, SIGSTOP), 0);
+  for (int look = 0; look < 2; ++look) {
+    const std::vector<launch::WorkerLook> looks = supervisor_->Glance({WorkerId(0), WorkerId(1)});
+    EXPECT_TRUE(looks[0].is_seen);
+    EXPECT_FALSE(looks[1].is_seen);
+  }
+  ASSERT_EQ(::kill(agent, SIGCONT), 0);
+  launch::WorkerLook look;
+  while (!look.is_seen) look = supervisor_->Look({WorkerId(1)}).front();
+  EXPECT_EQ(look.kind, launch::ProcessState::Kind::kStopped);
+}
+
 TEST_F(HostsSupervisorTest, AWorkerIsLookedAtOnItsHost) {
   ASSERT_TRUE(Reach({CommandOf("a"), CommandOf("b")}).ok());
   Start({"wait", "stop-itself"});
@@ -514,6 +532,9 @@ TEST_F(HostsSupervisorTest, AWorkerIsLookedAtOnItsHost) {
   EXPECT_EQ(looks[0].kind, launch::ProcessState::Kind::kStopped);
   EXPECT_TRUE(looks[1].is_seen);
   EXPECT_EQ(looks[1].kind, launch::ProcessState::Kind::kAsleep);
+  const std::vector<launch::WorkerLook> glances = supervisor_->Glance({WorkerId(1)});
+  EXPECT_TRUE(glances.front().is_seen);
+  EXPECT_EQ(glances.front().kind, launch::ProcessState::Kind::kStopped);
   while (!supervisor_->Use(WorkerId(0)).has_value() || supervisor_->Use(WorkerId(0))->is_ready)
     ASSERT_TRUE(supervisor_->Wait(100).ok());
 }

@@ -79,6 +79,9 @@ class HeldProcesses final : public launch::Supervisor {
     look.is_seen = is_seen_;
     return std::vector<launch::WorkerLook>(workers.size(), look);
   }
+  std::vector<launch::WorkerLook> Glance(const std::vector<WorkerId>& workers) override {
+    return Look(workers);
+  }
   std::optional<launch::ProcessorUse> Use(WorkerId) override { return std::nullopt; }
   std::string log_path(WorkerId) const override { return ""; }
   void HideOutput() override {}

@@ -109,6 +109,12 @@ class LocalSupervisor final : public Supervisor {
     }
     return looks;
   }
+  std::vector<WorkerLook> Glance(const std::vector<WorkerId>& workers) override {
+    std::vector<WorkerLook> looks;
+    for (const WorkerId worker : workers)
+      looks.push_back({true, ReadProcessState(static_cast<pid_t>(pid(worker))).kind, {}});
+    return looks;
+  }
   absl::StatusOr<std::string> ReadMemory(WorkerId worker, int64_t bytes_max) override;
   std::optional<ProcessorUse> Use(WorkerId worker) override {
     return ReadProcessorUse(static_cast<pid_t>(pid(worker)));

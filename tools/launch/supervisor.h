@@ -147,8 +147,13 @@ class Supervisor {
   virtual std::vector<WorkerId> running() const = 0;
 
   // Looks at workers and returns the looks in the same order. All hosts look at the same time, for
-  // up to 0.5 s. Called by the thread that calls Wait, or after Stop.
+  // up to 0.5 s; a worker of a host that still owes an earlier look is not seen, unless that look
+  // ends meanwhile. On its host the look takes up to 150 ms for each worker. Called by the thread
+  // that calls Wait, or after Stop.
   virtual std::vector<WorkerLook> Look(const std::vector<WorkerId>& workers) = 0;
+  // Looks as Look does, but reads only the state at this moment, once and without a wait:
+  // kUninterruptible may last for that moment alone, and no connections are looked at.
+  virtual std::vector<WorkerLook> Glance(const std::vector<WorkerId>& workers) = 0;
   // Returns the use of processors by a worker, at most 3 s old; nullopt if the worker is gone or
   // nothing is known yet. Returns at once; any thread.
   virtual std::optional<ProcessorUse> Use(WorkerId worker) = 0;
