@@ -4,13 +4,13 @@
 #include "tools/fleet/fleet.h"
 
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -51,22 +51,37 @@ std::vector<pid_t> WorkersWith(const std::vector<std::string>& labels) {
 }
 
 // While an object of this class exists, processes of the worker with this label stop before they
-// say hello.
+// say hello. A file tells them the label: the environment of a process with threads may not change.
 class StopsAtStart {
  public:
-  explicit StopsAtStart(const char* label) { ::setenv(kVariable, label, /*overwrite=*/1); }
-  ~StopsAtStart() { ::unsetenv(kVariable); }
+  explicit StopsAtStart(const std::string& label) {
+    // A process reads a whole file or none.
+    std::ofstream(File() + ".new") << label;
+    std::filesystem::rename(File() + ".new", File());
+  }
+  ~StopsAtStart() { std::filesystem::remove(File()); }
   StopsAtStart(const StopsAtStart&) = delete;
   StopsAtStart& operator=(const StopsAtStart&) = delete;
 
+  // Called by the program of the test before it has threads.
+  static void NameFile() {
+    ::setenv(kVariable, absl::StrCat(::testing::TempDir(), "fleet_test_stops_", ::getpid()).c_str(),
+             /*overwrite=*/1);
+  }
   // Called by each worker with its label.
-  static void StopIfTold(const char* label) {
-    const char* const told = std::getenv(kVariable);
-    if (told != nullptr && ::strcmp(told, label) == 0) ::raise(SIGSTOP);
+  static void StopIfTold(const std::string& label) {
+    std::string told;
+    if (std::getline(std::ifstream(File()), told) && told == label) ::raise(SIGSTOP);
   }
 
  private:
-  static constexpr char kVariable[] = "FLEET_TEST_STOPS_AT_START";
+  // Workers inherit a variable of this prefix (tools/launch/worker_environment.h).
+  static constexpr char kVariable[] = "WEIR_FLEET_TEST_STOPS_AT_START";
+
+  static std::string File() {
+    const char* const file = std::getenv(kVariable);
+    return file == nullptr ? "" : file;
+  }
 };
 
 class FleetTest : public ::testing::Test {
@@ -488,5 +503,6 @@ int main(int argc, char** argv) {
     return weir::fleet::RunScriptedWorker();
   }
   ::testing::InitGoogleMock(&argc, argv);
+  weir::fleet::StopsAtStart::NameFile();
   return RUN_ALL_TESTS();
 }
