@@ -399,15 +399,6 @@ bool Fleet::FailSilent(HelloWatch* watch) {
       events.push_back(FailureToCome(launch::FailureEvent::Kind::kNoHello, worker, reason));
       if (events.size() <= kExplainedMax) ExplainSilence(&events.back());
     }
-    // The report of a job that ends names its first failure alone.
-    std::vector<RankId> others;
-    for (size_t i = 1; i < events.size() && !may_recover_.load(); ++i)
-      others.insert(others.end(), events[i].ranks.begin(), events[i].ranks.end());
-    if (!others.empty()) {
-      events.front().details.push_back(absl::StrCat(launch::RankLabel(others),
-                                                    others.size() == 1 ? " has" : " have",
-                                                    " not said hello either"));
-    }
     for (launch::FailureEvent& event : events) TakeFailureToCome(std::move(event));
   });
   watch->AddLook((clock_.NowNs() - begin_ns) / 1'000'000);

@@ -328,6 +328,21 @@ std::vector<const FailureEvent*> AlsoFailed(const FailedJob& job, const FailureE
   return events;
 }
 
+// Returns a line on the other processes that have said no hello where the whole job ends, or an
+// empty text. A missing hello follows from no failure, and may be that of many processes.
+std::string SilentText(const FailedJob& job, const FailureEvent& first) {
+  std::vector<RankId> ranks;
+  for (const FailureEvent& event : job.events) {
+    if (job.ends == FailedJob::Ends::kJob && event.kind == Kind::kNoHello &&
+        event.worker != first.worker && !IsFollowing(job, event))
+      ranks.insert(ranks.end(), event.ranks.begin(), event.ranks.end());
+  }
+  if (ranks.empty()) return "";
+  std::sort(ranks.begin(), ranks.end());
+  return absl::StrCat(RankLabel(ranks), ranks.size() == 1 ? " has" : " have", " not said hello",
+                      first.kind == Kind::kNoHello ? " either" : "");
+}
+
 // Counts the workers other than the first that have ended since, but for these.
 int NumFollowing(const FailedJob& job, const FailureEvent& first,
                  const std::vector<const FailureEvent*>& also_failed) {
@@ -402,7 +417,10 @@ FailureReport ReportFailure(const FailedJob& job) {
     absl::StrAppend(&report.text, "  last activity", AgeText(first->activity_age_ms), ": ",
                     Printable(first->last_activity), "\n");
   }
-  AppendLines("details", first->details, &report.text);
+  std::vector<std::string> details = first->details;
+  if (std::string silent = SilentText(job, *first); !silent.empty())
+    details.push_back(std::move(silent));
+  AppendLines("details", details, &report.text);
   AppendLines("its last lines",
               first->last_lines.empty() && exit != nullptr ? exit->last_lines : first->last_lines,
               &report.text);

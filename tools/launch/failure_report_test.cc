@@ -433,6 +433,20 @@ TEST(FailureReportTest, TheMomentIsThePlaceOfAFailureUnlessStepsRan) {
   EXPECT_EQ(Report({first}).where, at_start) << "each start is the same place";
 }
 
+TEST(FailureReportTest, AJobThatEndsNamesAllProcessesThatHaveNotSaidHello) {
+  const std::vector<FailureEvent> silent = {EventAt(Kind::kNoHello, 100, 1),
+                                            EventAt(Kind::kNoHello, 101, 3),
+                                            EventAt(Kind::kNoHello, 101, 2)};
+  const std::string either = "  details:\n    | ranks 4-7 have not said hello either\n";
+  EXPECT_THAT(Report(silent).text, HasSubstr(either));
+  FailedJob lives_on;
+  lives_on.events = silent;
+  lives_on.ends = FailedJob::Ends::kProcess;
+  EXPECT_THAT(ReportFailure(lives_on).text, Not(HasSubstr("either")))
+      << "each is a failure of its own";
+  EXPECT_THAT(Report({silent[0]}).text, Not(HasSubstr("either")));
+}
+
 TEST(FailureReportTest, SignalsOfOthersAndSilenceMayComeFromOutsideOfTheJob) {
   for (const int signal : {SIGKILL, SIGTERM, SIGINT, SIGHUP})
     EXPECT_EQ(Report({Death(100, 1, signal)}).origin, FailureOrigin::kOutside) << signal;
