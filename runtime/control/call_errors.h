@@ -17,7 +17,9 @@ absl::Status TooLarge(const std::string& what, int64_t bytes_max, size_t bytes);
 // kDeadlineExceeded (W0611): `silent` names the workers that have not answered.
 absl::Status NoAnswerFrom(const std::string& silent, int64_t limit_ms);
 
-// kDeadlineExceeded (W0601): `absent` names the workers that have not come.
+// kDeadlineExceeded (W0601): `absent` names the workers that have not come: the first
+// kAbsentNamedMax, and then "others". A caller that waits in short parts makes the names each time.
+inline constexpr size_t kAbsentNamedMax = 16;
 absl::Status NotAllCame(const std::string& job_id, int num_workers, int64_t limit_ms,
                         const std::string& absent);
 

@@ -590,7 +590,8 @@ absl::Status GrpcCoordinator::Unreachable(WorkerId index) const {
 std::string GrpcCoordinator::Absent() const {
   std::vector<std::string> names;
   for (const WorkerId w : workers_.ids())
-    if (!workers_[w].has_beaten && !workers_[w].is_dismissed) names.push_back(NameOf(w));
+    if (names.size() <= kAbsentNamedMax && !workers_[w].has_beaten && !workers_[w].is_dismissed)
+      names.push_back(names.size() < kAbsentNamedMax ? NameOf(w) : "others");
   return absl::StrJoin(names, ", ");
 }
 

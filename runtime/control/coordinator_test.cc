@@ -57,6 +57,13 @@ TEST(CoordinatorTest, WorkersThatDoNotComeAreNamedAtTheDeadline) {
   EXPECT_THAT(MessageOf(answers.status()), AllOf(HasSubstr("worker 0"), HasSubstr("not come")));
 }
 
+TEST(CoordinatorTest, OfManyWorkersThatDoNotComeTheFirstAreNamed) {
+  TestJob job(18);
+  EXPECT_THAT(
+      MessageOf(job->WaitForWorkers(1)),
+      AllOf(HasSubstr("worker 0, "), HasSubstr("worker 15, others"), Not(HasSubstr("worker 16"))));
+}
+
 TEST(CoordinatorTest, AnErrorIsAnAnswerWithCodeAndMessageAndServingGoesOn) {
   TestJob job(2);
   TestWorkers workers(&job, 2,
