@@ -38,6 +38,11 @@ def is_running(pid):
     return _state_and_parent(pid)[0] not in ("", "Z", "X")
 
 
+def is_stopped(pid):
+    """Returns whether a signal has stopped the process (SIGSTOP)."""
+    return _state_and_parent(pid)[0] == "T"
+
+
 _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 

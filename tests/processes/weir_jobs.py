@@ -101,8 +101,8 @@ class Job:
         found = {}
         for pid in census.children_of(self.starter.pid):
             words = census.arguments_of(pid)
-            if words[1:2] == ["worker"]:
-                found[pid] = words[2].split()[1]  # "rank 1", "ranks 2-3"
+            if "worker" in words[1:3]:  # behind the program, or behind a shell and its script
+                found[pid] = words[words.index("worker") + 1].split()[1]  # "rank 1", "ranks 2-3"
         return found
 
     def pids(self):
@@ -134,23 +134,19 @@ class Job:
 
         return until(f"{count} workers", all_there)
 
-    def next_worker(self, old):
-        """Kills a worker, and returns the pid of the next one of its ranks as soon as that is there."""
+    def stop_new_worker(self, old):
+        """Kills a worker, and returns the pid of the next one of its ranks, which has stopped before its hello."""
         known = self.workers()
+        self._place.stop_next_worker(known[old])
         os.kill(old, signal.SIGKILL)
 
         def find():
             if self.starter.poll() is not None:
                 raise AssertionError(f"the job has ended:\n{self.errors()}")
-            return [pid for pid, ranks in self.workers().items() if ranks == known[old] and pid not in known]
+            return [pid for pid, ranks in self.workers().items()
+                    if ranks == known[old] and pid not in known and census.is_stopped(pid)]
 
-        return until("a new process", find)[0]
-
-    def stop_new_worker(self, old):
-        """Kills a worker, and stops the next one of its ranks as soon as that is there. Returns the pid of that one."""
-        pid = self.next_worker(old)
-        os.kill(pid, signal.SIGSTOP)
-        return pid
+        return until("a new process that has stopped", find)[0]
 
     def wait_for_step(self):
         """Waits until the job has done its first step, and returns while the job trains."""
@@ -198,6 +194,28 @@ class Place:
         self._marker = f"WEIR_TEST_PLACE={uuid.uuid4()}"
         name, _, value = self._marker.partition("=")
         self.environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": self.temporary, name: value}
+
+    def stop_next_worker(self, ranks):
+        """Lets the next process of the worker with these ranks, such as "2-3", stop before it does anything.
+
+        A script takes the place of the program that starters of this place start as workers. A starter that runs sees
+        its program as removed, under a name that ends in " (deleted)".
+        """
+        behind, stops = (os.path.join(self._root, name) for name in ("weir-behind", "stops"))
+        if not os.path.exists(behind):
+            os.link(self.program, behind)
+            os.unlink(self.program)
+        label = f"ranks {ranks}" if "-" in ranks or "," in ranks else f"rank {ranks}"
+        # One process alone removes the folder.
+        script = ("#!/bin/sh\n"
+                  f"if [ \"$2\" = \"{label}\" ] && rmdir {stops} 2>/dev/null; then kill -STOP $$; fi\n"
+                  f"exec {behind} \"$@\"\n")
+        os.makedirs(stops, exist_ok=True)
+        for path in (self.program, self.program + " (deleted)"):
+            with open(path + ".new", "w", encoding="ascii") as file:
+                file.write(script)
+            os.chmod(path + ".new", 0o755)
+            os.replace(path + ".new", path)
 
     def kill_all(self):
         """Kills all processes of the jobs that were started here. The processes may end by themselves meanwhile."""
