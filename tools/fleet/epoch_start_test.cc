@@ -94,5 +94,17 @@ TEST(StatePartsTest, PartsComeInOrderAndFit) {
   EXPECT_TRUE(parts.Add(RankId(0), "w", 0, "ab", 4).ok());
 }
 
+TEST(LossesTest, ALossOfAnEarlierEpochCountsUnlessTheProcessHasStartedAnewSince) {
+  ProcessEpochs processes(3, 1);
+  EXPECT_TRUE(processes.IsOfProcess(WorkerId(1), 1));
+  processes.Start({WorkerId(1)}, 2);
+  EXPECT_FALSE(processes.IsOfProcess(WorkerId(1), 1)) << "its old process was lost";
+  EXPECT_TRUE(processes.IsOfProcess(WorkerId(1), 2));
+  EXPECT_TRUE(processes.IsOfProcess(WorkerId(2), 1))
+      << "the coordinator has lost it before it heard of the new epoch";
+  processes.Start({WorkerId(0)}, 3);
+  EXPECT_TRUE(processes.IsOfProcess(WorkerId(1), 2)) << "no later epoch has started it anew";
+}
+
 }  // namespace
 }  // namespace weir::fleet

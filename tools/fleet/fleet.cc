@@ -88,7 +88,7 @@ Fleet::Fleet(IdVector<WorkerId, std::vector<RankId>> ranks_of, const FleetOption
       starvation_(::sysconf(_SC_CLK_TCK), options_.dead_after_ms * 1'000'000),
       worker_lines_(options.console),
       host_of_(options_.host_of),
-      epoch_of_(ranks_of_.size(), options.epoch),
+      process_epochs_(ranks_of_.size(), options.epoch),
       moment_(options.epoch > 1 ? launch::FailureMoment::kRestart : launch::FailureMoment::kStart) {
 }
 
@@ -174,7 +174,7 @@ absl::Status Fleet::StartCoordinator() {
                                             static_cast<double>(options_.dead_after_ms) * 1e-3)
                           : lost.found;
     MutexLock lock(&mutex_);
-    if (lost.epoch < epoch_of_[worker]) return;  // its process has started anew
+    if (!process_epochs_.IsOfProcess(worker, lost.epoch)) return;
     lost_.push_back(std::move(event));
     supervisor_->Wake();
   };

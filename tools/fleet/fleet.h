@@ -41,6 +41,7 @@
 #include "runtime/control/credentials.h"
 #include "tools/console/console.h"
 #include "tools/fleet/loss_outlook.h"
+#include "tools/fleet/losses.h"
 #include "tools/hosts/host_list.h"
 #include "tools/hosts/hosts_supervisor.h"
 #include "tools/hosts/starter_address.h"
@@ -370,8 +371,7 @@ class Fleet {
 
   mutable Mutex mutex_;
   IdVector<WorkerId, HostId> host_of_ ABSL_GUARDED_BY(mutex_);  // changed by watcher_
-  // The epoch in which the process of each worker was started.
-  IdVector<WorkerId, uint32_t> epoch_of_ ABSL_GUARDED_BY(mutex_);
+  ProcessEpochs process_epochs_ ABSL_GUARDED_BY(mutex_);
   CondVar failed_;
   std::vector<launch::FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);  // of this epoch
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  // a failure has ended the job

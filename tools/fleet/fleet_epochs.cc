@@ -204,7 +204,7 @@ absl::Status Fleet::StartAnew(const std::vector<WorkerId>& lost, Replace replace
     // has taken yet, is known unless its worker is none of the lost.
     MutexLock lock(&mutex_);
     epoch_.store(epoch);
-    for (const WorkerId worker : lost) epoch_of_[worker] = epoch;
+    process_epochs_.Start(lost, epoch);
     DropSettled(lost, &lost_);
   }
   coordinator()->BeginEpoch(epoch, lost, reason);

@@ -85,9 +85,9 @@ absl::Status Fleet::StartReturning(const std::vector<WorkerId>& returning) {
     workers_ = AllOf(ranks_of_);
     ranks_of_ = *SpreadOver(workers_, room_of_, num_ranks_at_start());  // as at the start
     epoch_.store(epoch);
+    process_epochs_.Start(returning, epoch);
     for (const WorkerId worker : returning) {
       known_ranks_[worker] = ranks_of_[worker];
-      epoch_of_[worker] = epoch;
       lost_hosts_.erase(worker);
     }
   }

@@ -43,4 +43,8 @@ void DropSettled(const std::vector<WorkerId>& replaced, std::vector<launch::Fail
   });
 }
 
+void ProcessEpochs::Start(const std::vector<WorkerId>& workers, uint32_t epoch) {
+  for (const WorkerId worker : workers) epochs_[worker] = epoch;
+}
+
 }  // namespace weir::fleet
