@@ -258,6 +258,31 @@ TEST_F(FleetTest, ANewProcessThatIsStoppedBeforeItsHelloIsALossAndStartsAnew) {
   EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
 }
 
+TEST_F(FleetTest, AProcessThatIsStoppedAsItComesBackIsALossOfTheGrowthAndTheOthersLiveOn) {
+  options_.dead_after_ms = 1500;
+  options_.recovers = true;
+  Launch(3);
+  ASSERT_EQ(launched_, absl::OkStatus());
+  fleet_->AllowRecovery();
+  EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
+  EXPECT_THAT(fleet_->ReportLoss().everyone, ::testing::ElementsAre("ranks 2-3"));
+  ASSERT_TRUE(fleet_->BeginEpoch(Fleet::Replace::kNone).ok());
+  ASSERT_EQ(fleet_->Spread(4), absl::OkStatus());
+  fleet_->Enter(launch::FailureMoment::kGrowth);
+  {
+    const StopsAtStart stops("ranks 2-3");
+    EXPECT_EQ(fleet_->BeginGrowth().status().code(), absl::StatusCode::kUnavailable);
+  }
+  const launch::FailureReport report = fleet_->ReportLoss();
+  EXPECT_THAT(report.everyone, ::testing::ElementsAre("ranks 2-3"));
+  EXPECT_THAT(report.text, AllOf(HasSubstr("has not said hello within "),
+                                 HasSubstr("at that time: the mesh was growing\n")));
+  ASSERT_TRUE(fleet_->BeginEpoch(Fleet::Replace::kNone).ok());
+  ASSERT_EQ(fleet_->Spread(4), absl::OkStatus());
+  EXPECT_TRUE(fleet_->Call(CommandFor(Script::kAnswers), Fleet::Watch::kNone).ok());
+  EXPECT_THAT(fleet_->Finish(absl::OkStatus()).text, IsEmpty());
+}
+
 TEST_F(FleetTest, StepsWithoutProgressEndTheJob) {
   options_.stuck_after_ms = 1000;
   Launch(2);
