@@ -49,8 +49,13 @@ std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
   const bool norm_is_bad = norm != metrics.end() && !std::isfinite(norm->second);
   const bool adapts = loss_scale_ == LossScale::kAdapts;
   const bool has_scale = adapts && scale != metrics.end();  // steps between updates have none
+  // An update looks at the losses of all steps whose gradients it gathers.
+  if (bad_loss_.has_value() && step <= *bad_loss_) bad_loss_.reset();  // that step is done again
+  if (loss_is_bad) bad_loss_ = step;
+  const bool has_norm = norm != metrics.end();
   const bool overflows =
-      has_scale && norm_is_bad && !loss_is_bad && scale->second >= kOverflowScaleLeast;
+      has_scale && norm_is_bad && !bad_loss_.has_value() && scale->second >= kOverflowScaleLeast;
+  if (has_norm) bad_loss_.reset();
   // Such a run is at its end: nothing has changed since its first error.
   if (adapts && on_nonfinite_ == OnNonfinite::kStop && first_.has_value()) return "";
   const bool skips =
@@ -69,10 +74,11 @@ std::string NonfiniteSteps::Look(int64_t step, StepMetrics* report) {
   if (on_nonfinite_ == OnNonfinite::kSkip && norm_is_bad) return LineOfSkip(bad);
   if (on_nonfinite_ == OnNonfinite::kStop || warned_) return "";
   warned_ = true;
-  const char* consequence = skips ? "; its update is left out"
-                            : on_nonfinite_ == OnNonfinite::kContinue
-                                ? "; weights are likely lost"
-                                : "; its gradients are finite and were used";
+  const bool loses_weights = on_nonfinite_ == OnNonfinite::kContinue && !adapts;
+  const char* consequence = skips           ? "; its update is left out"
+                            : loses_weights ? "; weights are likely lost"
+                            : has_norm      ? "; its gradients are finite and were used"
+                                       : "; its update is left out unless the gradients are finite";
   return absl::StrCat(
       "WARNING: step ", step + 1, ": ", bad.found, consequence,
       ". Try a lower training.schedule.learning_rate, warm-up, or training.optimizer.clip_norm=1.");

@@ -2,7 +2,8 @@
 // norm covers every value that reaches a weight: the sum of the squares of all gradients is finite
 // only if each gradient is finite. With a loss scale that adapts, a report has the scale, and a
 // norm alone that is not finite is no error unless the scale is too small for an overflow
-// (runtime/base/loss_scale.h).
+// (runtime/base/loss_scale.h). Such a norm is no overflow either if the update gathers the
+// gradients of several steps (update_every), and the loss of one of these steps is not finite.
 //
 //   Look(step) in order, for each reported step -> a line for people; under kStop, first() once
 //   there is such a step
@@ -68,6 +69,8 @@ class NonfiniteSteps {
   RunSoFar* const run_;
   std::optional<NonfiniteStep> first_;
   std::optional<int64_t> first_left_out_;
+  // The last step whose loss is not finite, if no report since then has the norm of an update.
+  std::optional<int64_t> bad_loss_;
   bool warned_ = false;
 };
 

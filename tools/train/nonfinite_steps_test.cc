@@ -99,6 +99,35 @@ TEST(NonfiniteStepsTest, AnOverflowOfScaledGradientsIsNoError) {
   EXPECT_EQ(named_so.count("skipped_updates"), 0u);
 }
 
+TEST(NonfiniteStepsTest, ALossInTheMiddleOfAnUpdateIsNoOverflowOfItsGradients) {
+  const StepMetrics bad_loss = {{"loss", NAN}}, fine = {{"loss", 1.0}},
+                    bad_norm = {{"loss", 1.0}, {"grad_norm", NAN}, {"loss_scale", 1024}};
+  for (const OnNonfinite policy : {OnNonfinite::kSkip, OnNonfinite::kContinue}) {
+    RunSoFar run;
+    NonfiniteSteps steps(policy, LossScale::kAdapts, "loss", &run);
+    const auto look = [&steps](int64_t step, StepMetrics report) {
+      return steps.Look(step, &report);
+    };
+    EXPECT_THAT(look(0, bad_loss),
+                HasSubstr("step 1: loss nan; its update is left out unless the gradients are"));
+    look(1, fine);
+    EXPECT_EQ(look(2, bad_norm),
+              policy == OnNonfinite::kSkip
+                  ? "WARNING: step 3: gradient norm nan; its update is left out (1 so far)"
+                  : "");
+    EXPECT_EQ(run.num_skipped(), 1);
+    look(3, fine);
+    EXPECT_THAT(look(5, bad_norm), HasSubstr("overflow with a loss scale of 1024"));
+    look(6, bad_loss);
+    look(3, fine);  // a recovery
+    EXPECT_THAT(look(5, bad_norm), HasSubstr("overflow with a loss scale of 1024"));
+  }
+  RunSoFar run;
+  NonfiniteSteps unscaled(OnNonfinite::kContinue, LossScale::kNoneOrFixed, "loss", &run);
+  StepMetrics report = bad_loss;
+  EXPECT_THAT(unscaled.Look(0, &report), HasSubstr("weights are likely lost"));
+}
+
 TEST(NonfiniteStepsTest, AdvisesAFixedLossScaleFirstAndNothingThatIsSet) {
   proto::Training training;
   training.set_precision(proto::Training::F16);
