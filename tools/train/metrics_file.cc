@@ -58,6 +58,7 @@ int MetricsFile::Reopen() {
   ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
   struct stat info;
   regular_ = ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
+  if (follows_path_ && regular_) kept_bytes_ = info.st_size;
   // A file system without locks has none to respect.
   if (!regular_ || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return 0;
   ::close(descriptor_);
@@ -71,6 +72,9 @@ int MetricsFile::FollowPath(int64_t step, std::string* news) {
     is_elsewhere_ = false;
     return 0;
   }
+  // Neither the file that somebody has taken away nor that at the path is the run's to empty.
+  begin_ = Begin::kAfterOthers;
+  follows_path_ = true;
   const int old = std::exchange(descriptor_, -1);
   int error = Reopen();
   const bool stays = error != 0 && output.place == OpenOutput::Place::kElsewhere;
@@ -117,8 +121,8 @@ int MetricsFile::CutAfter(int64_t step) {
   if (!regular_) return 0;
   // The open file may have another name than path_ by now.
   std::ifstream file(absl::StrCat("/proc/self/fd/", descriptor_), std::ios::binary);
-  if (!file) return 0;
-  off_t end = 0;
+  if (!file.seekg(kept_bytes_)) return 0;
+  off_t end = kept_bytes_;
   for (std::string line; std::getline(file, line) && !file.eof();) {
     long long of_line = 0;
     if (std::sscanf(line.c_str(), kFirstStep, &of_line) == 1 && of_line > step) break;

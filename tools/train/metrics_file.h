@@ -9,10 +9,14 @@
 //
 // Before each line the path is looked at. If it no longer names the open file, because somebody has
 // removed or renamed that file, the file is opened anew at the path: another file that is there
-// keeps its contents, as when a run goes on after others. One warning says where the earlier lines
-// are. A renamed file is written on as long as no file can be opened at the path.
+// keeps all that it has by then, also when the run goes back to an earlier step. One warning says
+// where the earlier lines are. A renamed file is written on as long as no file can be opened at the
+// path. An object knows nothing of the file of an earlier one: OpenAgain takes the file at the path
+// for that of the run.
 // Thread rule: one thread.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
@@ -52,7 +56,8 @@ class MetricsFile {
   // errno, and adds to `news` what a person should read. `step` is that of the next line.
   int FollowPath(int64_t step, std::string* news);
   int WriteText(const std::string& text);
-  // Ends the file before the first line of a step after `step`, and before a last line without end.
+  // Ends the file before the first line of a step after `step`, and before a last line without end,
+  // but not within the first kept_bytes_.
   int CutAfter(int64_t step);
 
   const std::string path_;
@@ -61,6 +66,8 @@ class MetricsFile {
   bool regular_ = false;
   std::optional<int64_t> kept_steps_;  // GoBackTo
   std::optional<int64_t> last_step_;   // of the last line that was written here
+  bool follows_path_ = false;          // the file that was opened first is gone or elsewhere
+  off_t kept_bytes_ = 0;               // at the begin of the open file, and not of this run
   bool is_elsewhere_ = false;          // the open file has another name, which a warning has told
   LostWrites lost_;
 };

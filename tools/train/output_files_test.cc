@@ -89,6 +89,30 @@ TEST_F(OutputFilesTest, AFileInThePlaceOfAMetricsFileKeepsWhatItHas) {
   EXPECT_EQ(Text(Path("metrics")), "{\"step\":1,\"by\":\"an editor\"}\n{\"step\":2}\n");
 }
 
+TEST_F(OutputFilesTest, AFileInThePlaceOfAMetricsFileKeepsItsLaterStepsWhenTheRunGoesBack) {
+  auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
+  file->Write(MetricLine(1));
+  std::filesystem::rename(Path("metrics"), Path("kept"));
+  const std::string others = MetricLine(7).Text() + "\n" + MetricLine(8).Text() + "\n";
+  std::ofstream(Path("metrics")) << others;
+  file->GoBackTo(0);
+  for (const int64_t step : {1, 2, 3}) file->Write(MetricLine(step));
+  file->GoBackTo(1);
+  file->Write(MetricLine(2));
+  EXPECT_EQ(Text(Path("metrics")),
+            absl::StrCat(others, MetricLine(1).Text(), "\n", MetricLine(2).Text(), "\n"));
+}
+
+TEST_F(OutputFilesTest, AFileInThePlaceOfAMetricsFileWithoutALineKeepsWhatItHas) {
+  std::ofstream(Path("metrics")) << "an earlier run\n";
+  auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
+  std::filesystem::rename(Path("metrics"), Path("kept"));
+  std::ofstream(Path("metrics")) << "others\n";
+  EXPECT_EQ(file->Write(MetricLine(1)), "");
+  EXPECT_EQ(Text(Path("metrics")), "others\n" + MetricLine(1).Text() + "\n");
+  EXPECT_EQ(Text(Path("kept")), "an earlier run\n");
+}
+
 TEST_F(OutputFilesTest, AMetricsFileWhoseFolderIsRenamedIsWrittenOnWhereItIs) {
   std::filesystem::create_directory(Path("run"));
   auto file = MetricsFile::Open(Path("run/metrics"), MetricsFile::Begin::kAnew).value();
