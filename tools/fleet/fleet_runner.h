@@ -83,11 +83,12 @@ class FleetRunner final : public train::JobRunner {
       const IdVector<WorkerId, proto::WorkerAnswer>& answers) const;
   // Checks that the input files of this machine that the ranks are about to read again are those
   // with which the run has begun.
-  absl::Status CheckInputsHere(InputWatch::Use use) const;
-  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> OpenAgain(Mesh mesh,
-                                                                    const RecoveryPlan& plan,
-                                                                    const train::Recovery& recovery,
-                                                                    InputWatch::Use use);
+  absl::Status CheckInputsHere(const std::vector<std::string>& files) const;
+  // Returns the files that each recovery reads.
+  std::vector<std::string> DataFiles() const;
+  absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> OpenAgain(
+      Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery,
+      const std::vector<std::string>& files);
   absl::StatusOr<train::Recovery> GoOn(const train::RecoveryOrder& order,
                                        const std::vector<WorkerId>& anew, int64_t fenced_before);
   absl::Status MoveStates(const std::vector<Transfer>& transfers);

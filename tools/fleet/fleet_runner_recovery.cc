@@ -296,18 +296,22 @@ std::string FleetRunner::RecoveryText(Mesh mesh, const RecoveryPlan& plan, int64
 }
 
 // Workers on hosts tell what they have, and copies that were sent to them stay what they are.
-absl::Status FleetRunner::CheckInputsHere(InputWatch::Use use) const {
+absl::Status FleetRunner::CheckInputsHere(const std::vector<std::string>& files) const {
   if (options_.inputs == nullptr || fleet_->is_spread_over_hosts()) return absl::OkStatus();
-  return options_.inputs->Check(use);
+  return options_.inputs->CheckKnown(files);
+}
+
+// Without the watch nobody tells the data from the other files of the start.
+std::vector<std::string> FleetRunner::DataFiles() const {
+  return options_.inputs == nullptr ? fleet_->input_files()
+                                    : options_.inputs->FilesFor(InputWatch::Use::kData);
 }
 
 // Opens the ranks in the new epoch. Each worker opens the data anew, also one that lives on.
 absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::OpenAgain(
-    Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery, InputWatch::Use use) {
-  WEIR_RETURN_IF_ERROR(CheckInputsHere(use));
-  const bool loads_start = use == InputWatch::Use::kDataAndStart || options_.inputs == nullptr;
-  const std::vector<std::string> files =
-      loads_start ? fleet_->input_files() : options_.inputs->FilesFor(use);
+    Mesh mesh, const RecoveryPlan& plan, const train::Recovery& recovery,
+    const std::vector<std::string>& files) {
+  WEIR_RETURN_IF_ERROR(CheckInputsHere(files));
   IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
   for (const WorkerId worker : fleet_->workers()) {
     proto::OpenCommand* const open = commands[worker].mutable_open();
@@ -338,7 +342,7 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
     return GoOn(order, lost, fenced_before);
   }
   // A mesh that does not begin to grow goes on with the files that it has open.
-  WEIR_RETURN_IF_ERROR(CheckInputsHere(InputWatch::Use::kData));
+  WEIR_RETURN_IF_ERROR(CheckInputsHere(DataFiles()));
   WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> returned, fleet_->BeginGrowth());
   absl::StatusOr<train::Recovery> recovery = GoOn(order, returned, fenced_before);
   // The processes that were there before can go on without the others.
@@ -376,11 +380,12 @@ absl::StatusOr<train::Recovery> FleetRunner::GoOn(const train::RecoveryOrder& or
     for (const WorkerId worker : anew)
       SetPlace(*fleet_, worker, options_, job_, open_commands_[worker].mutable_open());
   }
-  // Without a checkpoint of the run, the ranks load what they have loaded at the start.
-  const InputWatch::Use use = !recovery.has_states && order.step == runner_options_.first_step
-                                  ? InputWatch::Use::kDataAndStart
-                                  : InputWatch::Use::kData;
-  WEIR_ASSIGN_OR_RETURN(const auto answers, OpenAgain(order.mesh, plan, recovery, use));
+  // Without a later checkpoint, the ranks load what they have loaded at this start: the file of
+  // --init is among its files only if the start began with that file.
+  const bool loads_start = !recovery.has_states && order.step == runner_options_.first_step;
+  WEIR_ASSIGN_OR_RETURN(
+      const auto answers,
+      OpenAgain(order.mesh, plan, recovery, loads_start ? fleet_->input_files() : DataFiles()));
   IdVector<RankId, std::vector<HeldState>> shards_of = in_memory_.shards_of;
   if (changes) {
     WEIR_RETURN_IF_ERROR(TakeFacts(answers));

@@ -42,10 +42,12 @@ std::string InputWatch::Text(const Known& file) {
                        absl::UTCTimeZone()));
 }
 
-absl::Status InputWatch::Check(Use use) const {
+absl::Status InputWatch::CheckKnown(const std::vector<std::string>& files) const {
   std::vector<Problem> problems;
-  for (const std::string& path : FilesFor(use)) {
-    const Known& before = known_.at(path);
+  for (const std::string& path : files) {
+    const auto known = known_.find(path);
+    if (known == known_.end()) continue;
+    const Known& before = known->second;
     const Known now = Look(path);
     if (now.print == before.print) continue;
     const bool is_replaced = now.device != before.device || now.inode != before.inode;

@@ -32,7 +32,9 @@ class InputWatch {
   std::vector<std::string> FilesFor(Use use) const;
   // Compares these files of this machine with what they were. kDataLoss (W0968): files are others,
   // or are gone; the error names each.
-  absl::Status Check(Use use) const;
+  absl::Status Check(Use use) const { return CheckKnown(FilesFor(use)); }
+  // As Check, for those of the files that the watch knows.
+  absl::Status CheckKnown(const std::vector<std::string>& files) const;
 
   // Returns what the file was as the run began, or is now if the watch does not know the file.
   FileFingerprint PrintOf(const std::string& path) const;

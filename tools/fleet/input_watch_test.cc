@@ -79,6 +79,13 @@ TEST_F(InputWatchTest, AFileThatIsNotReadAgainStopsNothing) {
   EXPECT_THAT(Error(watch, Use::kDataAndStart), Not(HasSubstr("W0968 at " + text_)));
 }
 
+TEST_F(InputWatchTest, OnlyTheNamedFilesThatTheWatchKnowsAreCompared) {
+  const InputWatch watch = Watch();
+  std::filesystem::remove(weights_);
+  EXPECT_TRUE(watch.CheckKnown({text_, folder_.PathFor("checkpoint")}).ok());
+  EXPECT_EQ(watch.CheckKnown({text_, weights_}).code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_F(InputWatchTest, ThePrintOfAKnownFileIsThatOfTheBegin) {
   const InputWatch watch = Watch();
   const FileFingerprint before = FingerprintOf(text_);
