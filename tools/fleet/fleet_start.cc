@@ -1,6 +1,7 @@
 #include "tools/fleet/fleet_start.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -107,8 +108,11 @@ absl::Status CheckInputs(const Fleet& fleet, const InputWatch* inputs,
       }
       files.push_back({fleet.PathOn(worker, path), fleet.HostOf(worker), found});
     }
-    const FileFingerprint own = inputs != nullptr ? inputs->PrintOf(path) : FingerprintOf(path);
-    WEIR_RETURN_IF_ERROR(CheckSameFile(own, files));
+    std::optional<FileFingerprint> own;
+    if (inputs != nullptr) own = inputs->PrintOf(path);
+    WEIR_RETURN_IF_ERROR(own.has_value()
+                             ? CheckSameFile(*own, OwnFile::kAsTheRunBegan, files)
+                             : CheckSameFile(FingerprintOf(path), OwnFile::kNow, files));
   }
   return absl::OkStatus();
 }

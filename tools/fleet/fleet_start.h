@@ -39,8 +39,9 @@ void NameInputs(const Fleet& fleet, WorkerId worker, const std::vector<std::stri
                 proto::OpenCommand* open);
 
 // Compares these input files on the hosts, as the answers to the commands that name them tell, with
-// those of this host, as they were when the run began. An answer without files has none to compare.
-// `inputs` is null if the job has just begun. Rejected (W0883): a host has another file.
+// those of this host: as they were when the run began if `inputs` knows them, else as they are now.
+// An answer without files has none to compare. `inputs` may be null. Rejected (W0883): a host has
+// another file.
 absl::Status CheckInputs(const Fleet& fleet, const InputWatch* inputs,
                          const std::vector<std::string>& input_files,
                          const IdVector<WorkerId, proto::WorkerAnswer>& answers);

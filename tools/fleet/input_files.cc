@@ -73,16 +73,18 @@ std::string FingerprintText(const FileFingerprint& file) {
                             " bytes, checksum ", absl::Hex(file.crc, absl::kZeroPad8), ")");
 }
 
-absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts) {
+absl::Status CheckSameFile(const FileFingerprint& own, OwnFile when,
+                           const std::vector<FileOnHost>& on_hosts) {
   std::vector<Problem> problems;
   std::set<std::string> named;
   for (const FileOnHost& file : on_hosts) {
     if (file.found == own || !named.insert(file.host).second) continue;
-    problems.push_back(
-        {"W0883", absl::StrCat(file.path, " on host '", file.host, "'"),
-         absl::StrCat("the file that the starter had as the run began: ", FingerprintText(own)),
-         FingerprintText(file.found),
-         "copy the file to the host, or --ship, which sends the inputs"});
+    problems.push_back({"W0883", absl::StrCat(file.path, " on host '", file.host, "'"),
+                        absl::StrCat("the file that the starter ",
+                                     when == OwnFile::kNow ? "has: " : "had as the run began: ",
+                                     FingerprintText(own)),
+                        FingerprintText(file.found),
+                        "copy the file to the host, or --ship, which sends the inputs"});
   }
   return problems.empty() ? absl::OkStatus()
                           : ErrorOfAll(absl::StatusCode::kInvalidArgument, problems);

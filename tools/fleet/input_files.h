@@ -39,9 +39,12 @@ struct FileOnHost {
   std::string host;
   FileFingerprint found;
 };
+// When the file of the starter had its fingerprint.
+enum class OwnFile : uint8_t { kAsTheRunBegan, kNow };
 // Rejected (W0883) with the first file of each host that differs from that of the starter, which
-// had the fingerprint `own` as the run began.
-absl::Status CheckSameFile(const FileFingerprint& own, const std::vector<FileOnHost>& on_hosts);
+// has or had the fingerprint `own`.
+absl::Status CheckSameFile(const FileFingerprint& own, OwnFile when,
+                           const std::vector<FileOnHost>& on_hosts);
 
 // A file that is shipped, and where its copy goes from the copy of the input (ShippedPath): "" is
 // the place of that copy, "index.pb" is in it, and "../m-1.safetensors" is beside it.

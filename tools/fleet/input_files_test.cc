@@ -87,17 +87,23 @@ TEST_F(InputFilesTest, AnIndexOfWeightsIsAllItsFilesAndIsShippedWithThem) {
 
 TEST_F(InputFilesTest, EachHostWithAnotherFileIsNamedOnce) {
   const FileFingerprint own = {10, 7};
-  EXPECT_TRUE(CheckSameFile(own, {{"book.txt", "a", own}, {"book.txt", "b", own}}).ok());
-  const std::string text(CheckSameFile(own, {{"book.txt", "a", own},
-                                             {"book.txt", "b", {10, 8}},
-                                             {"book.txt", "b", {10, 8}},
-                                             {"book.txt", "c", {}}})
+  EXPECT_TRUE(
+      CheckSameFile(own, OwnFile::kNow, {{"book.txt", "a", own}, {"book.txt", "b", own}}).ok());
+  const std::string text(CheckSameFile(own, OwnFile::kNow,
+                                       {{"book.txt", "a", own},
+                                        {"book.txt", "b", {10, 8}},
+                                        {"book.txt", "b", {10, 8}},
+                                        {"book.txt", "c", {}}})
                              .message());
   EXPECT_THAT(text, HasSubstr("W0883 at book.txt on host 'b'"));
   EXPECT_THAT(text, HasSubstr("(10 bytes, checksum 00000008)"));
   EXPECT_THAT(text, HasSubstr("book.txt on host 'c'"));
   EXPECT_THAT(text, HasSubstr("found no such file"));
   EXPECT_THAT(text, Not(HasSubstr("host 'a'")));
+  EXPECT_THAT(text, HasSubstr("the file that the starter has: "));
+  const absl::Status later =
+      CheckSameFile(own, OwnFile::kAsTheRunBegan, {{"book.txt", "b", {10, 8}}});
+  EXPECT_THAT(std::string(later.message()), HasSubstr("had as the run began: "));
 }
 
 }  // namespace

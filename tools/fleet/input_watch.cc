@@ -62,9 +62,10 @@ absl::Status InputWatch::CheckKnown(const std::vector<std::string>& files) const
   return problems.empty() ? absl::OkStatus() : ErrorOfAll(absl::StatusCode::kDataLoss, problems);
 }
 
-FileFingerprint InputWatch::PrintOf(const std::string& path) const {
+std::optional<FileFingerprint> InputWatch::PrintOf(const std::string& path) const {
   const auto known = known_.find(path);
-  return known != known_.end() ? known->second.print : FingerprintOf(path);
+  if (known == known_.end()) return std::nullopt;
+  return known->second.print;
 }
 
 }  // namespace weir::fleet

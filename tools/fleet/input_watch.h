@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,8 @@ class InputWatch {
   // As Check, for those of the files that the watch knows.
   absl::Status CheckKnown(const std::vector<std::string>& files) const;
 
-  // Returns what the file was as the run began, or is now if the watch does not know the file.
-  FileFingerprint PrintOf(const std::string& path) const;
+  // Returns what the file was as the run began; nothing if the watch does not know the file.
+  std::optional<FileFingerprint> PrintOf(const std::string& path) const;
 
  private:
   struct Known {
