@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from tests.hosts.host_jobs import HostJobs, LIMIT_S, MANY_STEPS, unwrapped
+from tests.hosts.host_jobs import GPT, HostJobs, LIMIT_S, MANY_STEPS, unwrapped
 from tests.hosts.ssh_lab import HOSTS, SshLab
 from tests.processes import census
 
@@ -155,6 +155,31 @@ class SshTest(HostJobs):
         self.assertRegex(said, rf"epoch 3 has a new process for rank 1 on host '{HOSTS[1]}', on 2 devices .*, with states "
                                "from the memory of rank 0")
         self.assertIn("; 1 recovery; 1 growth", said)
+        self.expect_nothing_left()
+
+    def test_a_mesh_does_not_grow_if_a_host_that_lives_has_another_file(self):
+        job_before = self.read("job.textproto").decode()
+        self.addCleanup(self.path, "job.textproto", job_before)
+        book = self.path("book.txt", "It was the best of times, it was the worst of times. " * 400)
+        zoo = subprocess.run([self.program, "zoo", "gpt", *GPT, "--data", book], capture_output=True, text=True, check=True)
+        self.path("job.textproto", zoo.stdout)
+        job = self.start("--mesh", "dp=2", "--steps", MANY_STEPS, "--on-failure", "elastic", "--min-devices", "1",
+                         "--grow-after", "5", "--hosts", ",".join(HOSTS), "--ssh", self.servers.command())
+        said = self.await_text(job, "step 1/")
+        first, second = self.workers()
+        os.kill(census.parent_of(second), signal.SIGKILL)
+        said += self.await_text(job, "a step is done again")
+        # The process that lives still reads the old file.
+        os.rename(self.path("other.txt", "It was the age of wisdom. " * 800), book)
+        said += self.await_text(job, "the mesh does not grow now")
+        said += self.await_text(job, "step ")
+        self.assertEqual(self.processes("worker"), [first])
+        job.send_signal(signal.SIGTERM)
+        rest, _ = job.communicate(timeout=LIMIT_S)
+        said = unwrapped(said + rest)
+        self.assertEqual(job.returncode, INTERRUPTED, said)
+        self.assertRegex(said, rf"the mesh does not grow now: W0883 at {book} on host '{HOSTS[0]}'")
+        self.assertNotIn("the mesh has grown", said)
         self.expect_nothing_left()
 
     def test_a_host_that_knows_no_key_is_named_with_the_words_of_ssh(self):

@@ -84,6 +84,8 @@ class FleetRunner final : public train::JobRunner {
   // Checks that the input files of this machine that the ranks are about to read again are those
   // with which the run has begun.
   absl::Status CheckInputsHere(const std::vector<std::string>& files) const;
+  // Does so on the host of each process of the job, before others come back.
+  absl::Status CheckInputsOfLiving() const;
   // Returns the files that each recovery reads.
   std::vector<std::string> DataFiles() const;
   absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> OpenAgain(

@@ -301,6 +301,19 @@ absl::Status FleetRunner::CheckInputsHere(const std::vector<std::string>& files)
   return options_.inputs->CheckKnown(files);
 }
 
+// The processes that live on may be on other hosts, and tell what is there.
+absl::Status FleetRunner::CheckInputsOfLiving() const {
+  const std::vector<std::string> files = DataFiles();
+  WEIR_RETURN_IF_ERROR(CheckInputsHere(files));
+  if (!fleet_->is_spread_over_hosts()) return absl::OkStatus();
+  IdVector<WorkerId, proto::WorkerCommand> commands(fleet_->num_workers());
+  for (const WorkerId worker : fleet_->workers()) {
+    NameInputs(*fleet_, worker, files, commands[worker].mutable_standing()->mutable_input_file());
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
+  return CheckInputs(*fleet_, options_.inputs, files, answers);
+}
+
 // Without the watch nobody tells the data from the other files of the start.
 std::vector<std::string> FleetRunner::DataFiles() const {
   return options_.inputs == nullptr ? fleet_->input_files()
@@ -315,7 +328,7 @@ absl::StatusOr<IdVector<WorkerId, proto::WorkerAnswer>> FleetRunner::OpenAgain(
   IdVector<WorkerId, proto::WorkerCommand> commands = open_commands_;
   for (const WorkerId worker : fleet_->workers()) {
     proto::OpenCommand* const open = commands[worker].mutable_open();
-    NameInputs(*fleet_, worker, files, open);
+    NameInputs(*fleet_, worker, files, open->mutable_input_file());
     open->set_epoch(fleet_->epoch());
     open->set_first_step(recovery.step);
     open->set_tells_shards(mesh != Mesh::kStays);
@@ -342,7 +355,7 @@ absl::StatusOr<train::Recovery> FleetRunner::Recover(const train::RecoveryOrder&
     return GoOn(order, lost, fenced_before);
   }
   // A mesh that does not begin to grow goes on with the files that it has open.
-  WEIR_RETURN_IF_ERROR(CheckInputsHere(DataFiles()));
+  WEIR_RETURN_IF_ERROR(CheckInputsOfLiving());
   WEIR_ASSIGN_OR_RETURN(const std::vector<WorkerId> returned, fleet_->BeginGrowth());
   absl::StatusOr<train::Recovery> recovery = GoOn(order, returned, fenced_before);
   // The processes that were there before can go on without the others.

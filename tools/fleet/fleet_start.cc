@@ -78,7 +78,7 @@ proto::OpenCommand OpenCommandFor(const Fleet& fleet, WorkerId worker, const Fle
 void SetPlace(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
               const proto::Job& job, proto::OpenCommand* open) {
   open->set_devices_on_host(fleet.num_ranks_on_host_of(worker));
-  NameInputs(fleet, worker, fleet.input_files(), open);
+  NameInputs(fleet, worker, fleet.input_files(), open->mutable_input_file());
   if (!fleet.is_spread_over_hosts() || !options.ships_inputs) return;
   *open->mutable_data() = job.data();
   job::ReplaceDataPaths([&](const std::string& path) { return fleet.PathOn(worker, path); },
@@ -86,10 +86,10 @@ void SetPlace(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
 }
 
 void NameInputs(const Fleet& fleet, WorkerId worker, const std::vector<std::string>& files,
-                proto::OpenCommand* open) {
-  open->clear_input_file();
+                google::protobuf::RepeatedPtrField<std::string>* names) {
+  names->Clear();
   if (!fleet.is_spread_over_hosts()) return;
-  for (const std::string& path : files) open->add_input_file(fleet.PathOn(worker, path));
+  for (const std::string& path : files) *names->Add() = fleet.PathOn(worker, path);
 }
 
 absl::Status CheckInputs(const Fleet& fleet, const InputWatch* inputs,

@@ -36,7 +36,7 @@ void SetPlace(const Fleet& fleet, WorkerId worker, const FleetOptions& options,
 // Lets the command ask for the fingerprints of these input files in place of others, if the workers
 // may have no files in common with this process.
 void NameInputs(const Fleet& fleet, WorkerId worker, const std::vector<std::string>& files,
-                proto::OpenCommand* open);
+                google::protobuf::RepeatedPtrField<std::string>* names);
 
 // Compares these input files on the hosts, as the answers to the commands that name them tell, with
 // those of this host: as they were when the run began if `inputs` knows them, else as they are now.

@@ -386,6 +386,7 @@ class Worker {
       states_.AddStanding(answer);
       answer->set_resting_step(resting_step_);
       AddMetrics(reported_, answer);
+      AddInputFiles(command.standing().input_file(), answer);
       return absl::OkStatus();
     }
     if (command.has_give()) return states_.Give(command.give(), answer);
@@ -626,7 +627,7 @@ class Worker {
     answer->set_bytes_per_device(group_->bytes_per_device());
     answer->set_evaluation_batches(group_->evaluation_batches());
     answer->set_data(group_->dataset().Describe());
-    AddInputFiles(command, answer);
+    AddInputFiles(command.input_file(), answer);
     if (command.tells_shards()) AddShards(group_->session(), answer);
     AddStates(group_->States(train::StateSet::kAll), answer);
     return absl::OkStatus();
@@ -699,7 +700,7 @@ class Worker {
     answer->set_processor(kernels::ProcessorKernels());
     answer->set_threads_per_device(of_plan.threads_per_device);
     answer->set_has_logits(ranks->HasLogits(plan));
-    AddInputFiles(open, answer);
+    AddInputFiles(open.input_file(), answer);
     AddStates(train::StatesOf(*of_plan.session, train::StateSet::kWeights), answer);
     return absl::OkStatus();
   }

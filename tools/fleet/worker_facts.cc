@@ -66,8 +66,9 @@ void AddParts(const std::map<std::string, train::SavedPart>& parts, proto::Worke
   }
 }
 
-void AddInputFiles(const proto::OpenCommand& command, proto::WorkerAnswer* answer) {
-  for (const std::string& path : command.input_file()) {
+void AddInputFiles(const google::protobuf::RepeatedPtrField<std::string>& files,
+                   proto::WorkerAnswer* answer) {
+  for (const std::string& path : files) {
     const FileFingerprint print = FingerprintOf(path);
     proto::FileFact* fact = answer->add_input_file();
     fact->set_size(print.size);

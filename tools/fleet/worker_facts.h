@@ -29,6 +29,7 @@ void AddWork(const std::vector<actors::RankWorkReport>& work, proto::WorkerAnswe
 void AddParts(const std::map<std::string, train::SavedPart>& parts, proto::WorkerAnswer* answer);
 
 // Adds the fingerprints of the files that the command names, as this host has the files.
-void AddInputFiles(const proto::OpenCommand& command, proto::WorkerAnswer* answer);
+void AddInputFiles(const google::protobuf::RepeatedPtrField<std::string>& files,
+                   proto::WorkerAnswer* answer);
 
 }  // namespace weir::fleet

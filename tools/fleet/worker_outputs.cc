@@ -21,7 +21,7 @@ absl::Status OpenOutputs(const proto::OutputsCommand& command, train::JobSession
   answer->set_processor(kernels::ProcessorKernels());
   answer->set_threads_per_device(opened.threads_per_device);
   for (const std::string& output : ranks->Held()) answer->add_held_output(output);
-  AddInputFiles(command.open(), answer);
+  AddInputFiles(command.open().input_file(), answer);
   AddStates(train::StatesOf(*opened.session, train::StateSet::kWeights), answer);
   return absl::OkStatus();
 }
