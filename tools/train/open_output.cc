@@ -6,10 +6,14 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace weir::train {
 namespace {
+
+// NFS gives an open file such a name when somebody removes the file, and removes it at its close.
+constexpr char kRemovedOnNfs[] = ".nfs";
 
 bool IsSame(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
@@ -31,7 +35,12 @@ OpenOutput FindOpenOutput(int descriptor, const std::string& path) {
   std::error_code error;
   const std::string now =
       std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", descriptor), error).string();
-  if (!error && ::stat(now.c_str(), &named) == 0 && IsSame(open, named)) output.path = now;
+  if (error || ::stat(now.c_str(), &named) != 0 || !IsSame(open, named)) return output;
+  if (absl::StartsWith(std::filesystem::path(now).filename().string(), kRemovedOnNfs)) {
+    output.place = OpenOutput::Place::kGone;
+  } else {
+    output.path = now;
+  }
   return output;
 }
 

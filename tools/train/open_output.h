@@ -10,7 +10,7 @@ namespace weir::train {
 
 struct OpenOutput {
   // kAtPath: the path names the file, or the system does not tell. kElsewhere: the file has another
-  // name. kGone: it has no name, and its contents go when it is closed.
+  // name. kGone: it has no name that stays, and its contents go when it is closed.
   enum class Place : uint8_t { kAtPath, kElsewhere, kGone } place = Place::kAtPath;
   std::string path;  // of a file elsewhere; empty: not known
 };

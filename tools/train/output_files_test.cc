@@ -80,6 +80,14 @@ TEST_F(OutputFilesTest, AMetricsFileThatIsRenamedKeepsItsLinesAndANewOneGoesOn) 
   EXPECT_EQ(Text(Path("metrics")), "{\"step\":2}\n{\"step\":3}\n");
 }
 
+TEST_F(OutputFilesTest, AMetricsFileThatIsRemovedOnNfsIsGone) {
+  auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
+  file->Write(MetricLine(1));
+  std::filesystem::rename(Path("metrics"), Path(".nfs000000000000002a00000001"));
+  EXPECT_THAT(file->Write(MetricLine(2)), HasSubstr("removed or replaced"));
+  EXPECT_EQ(Text(Path("metrics")), "{\"step\":2}\n");
+}
+
 TEST_F(OutputFilesTest, AFileInThePlaceOfAMetricsFileKeepsWhatItHas) {
   auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
   EXPECT_EQ(file->Write(MetricLine(1)), "");
