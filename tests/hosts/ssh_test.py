@@ -157,20 +157,51 @@ class SshTest(HostJobs):
         self.assertIn("; 1 recovery; 1 growth", said)
         self.expect_nothing_left()
 
-    def test_a_mesh_does_not_grow_if_a_host_that_lives_has_another_file(self):
-        job_before = self.read("job.textproto").decode()
-        self.addCleanup(self.path, "job.textproto", job_before)
+    def start_on_a_book(self, *options):
+        """Starts a job that reads a text on each host. Returns the path of the text, and the job."""
+        self.addCleanup(self.path, "job.textproto", self.read("job.textproto").decode())
         book = self.path("book.txt", "It was the best of times, it was the worst of times. " * 400)
         zoo = subprocess.run([self.program, "zoo", "gpt", *GPT, "--data", book], capture_output=True, text=True, check=True)
         self.path("job.textproto", zoo.stdout)
-        job = self.start("--mesh", "dp=2", "--steps", MANY_STEPS, "--on-failure", "elastic", "--min-devices", "1",
-                         "--grow-after", "5", "--hosts", ",".join(HOSTS), "--ssh", self.servers.command())
+        return book, self.start("--mesh", "dp=2", "--steps", MANY_STEPS, "--on-failure", "elastic", *options, "--hosts",
+                                ",".join(HOSTS), "--ssh", self.servers.command())
+
+    def replace(self, book):
+        """Puts another text in the place of the book. Processes that live still read the old one."""
+        os.rename(self.path("other.txt", "It was the age of wisdom. " * 800), book)
+
+    def test_a_recovery_on_hosts_does_not_read_another_file(self):
+        book, job = self.start_on_a_book()
+        said = self.await_text(job, "step 1/")
+        self.replace(book)
+        os.kill(self.workers()[1], signal.SIGKILL)
+        rest, _ = job.communicate(timeout=LIMIT_S)
+        said = unwrapped(said + rest)
+        self.assertRegex(said, rf"W0883 at {book} on host '.*': expected the file that the starter had as the run began")
+        self.assertNotEqual(job.returncode, 0)
+        self.expect_nothing_left()
+
+    def test_a_recovery_reads_the_copies_that_the_starter_has_sent_though_its_own_file_is_another(self):
+        book, job = self.start_on_a_book("--ship", "--logs", "shipped")
+        said = self.await_text(job, "step 1/")
+        self.replace(book)
+        os.kill(self.workers()[1], signal.SIGKILL)
+        said += self.await_text(job, "after the failure")
+        self.assertIn("a step is done again", said)
+        job.send_signal(signal.SIGTERM)
+        rest, _ = job.communicate(timeout=LIMIT_S)
+        said = unwrapped(said + rest)
+        self.assertEqual(job.returncode, INTERRUPTED, said)
+        self.assertNotIn("W0883", said)
+        self.expect_nothing_left()
+
+    def test_a_mesh_does_not_grow_if_a_host_that_lives_has_another_file(self):
+        book, job = self.start_on_a_book("--min-devices", "1", "--grow-after", "5")
         said = self.await_text(job, "step 1/")
         first, second = self.workers()
         os.kill(census.parent_of(second), signal.SIGKILL)
         said += self.await_text(job, "a step is done again")
-        # The process that lives still reads the old file.
-        os.rename(self.path("other.txt", "It was the age of wisdom. " * 800), book)
+        self.replace(book)
         said += self.await_text(job, "the mesh does not grow now")
         said += self.await_text(job, "step ")
         self.assertEqual(self.processes("worker"), [first])

@@ -101,6 +101,19 @@ class ReplacedInputs(weir_jobs.JobCase):
                 self.kill_one(job)
                 self.expect_goes_on(job, text)
 
+    def test_a_mesh_does_not_grow_onto_another_text(self):
+        job = self.start("--on-failure", "elastic", "--max-restarts", "0", "--restart-window", "1", "--min-devices", "1",
+                         "--grow-after", "5")
+        job.wait_for_step()
+        self.kill_one(job)
+        job.wait_for_text("a step is done again")
+        self.replace("text.txt", self.place.bytes_of("text.txt") + b"!")
+        job.wait_for_text("the mesh does not grow now: W0968 at text.txt")
+        job.starter.send_signal(signal.SIGINT)
+        ended = job.wait()
+        self.assertEqual(ended.code, INTERRUPTED, ended.err)
+        self.assertNotIn("the mesh has grown", ended.err)
+
     def test_other_weights_of_init_end_a_run_that_begins_with_them_again(self):
         self.write_job("--steps", "1", "--data", "text.txt")
         self.place.train("--save", "w.st")
