@@ -44,7 +44,8 @@ class RecoveryJob {
   explicit RecoveryJob(const RecoveryPlay& play)
       : play_(play),
         scenario_(DrawScenario(play.seed)),
-        world_({play.seed, scenario_.faults, scenario_.poisoned_step, play.tells}),
+        world_({play.seed, scenario_.faults, scenario_.poisoned_step, scenario_.poison_signal,
+                play.tells}),
         buddies_(&world_),
         checkpoints_(&world_) {}
 
@@ -221,16 +222,18 @@ class RecoveryJob {
                          last_failure_->where == failure.where &&
                          last_failure_->step == failure.step;
     last_failure_ = failure;
+    same_in_a_row_ = is_same ? same_in_a_row_ + 1 : 1;
+    const int last_same = failure.origin == launch::FailureOrigin::kOutside ? 3 : 2;
     failure_times_.push_back(failure.time_ms);
     const auto num_recent = std::count_if(
         failure_times_.begin(), failure_times_.end(),
         [&](int64_t time_ms) { return time_ms + scenario_.limits.window_ms >= failure.time_ms; });
-    const bool must_end = is_same || num_recent > scenario_.limits.restarts_max;
+    const bool must_end = same_in_a_row_ >= last_same || num_recent > scenario_.limits.restarts_max;
     if (must_end == !refusal_.empty()) return;
     Violate(
         absl::StrCat(must_end ? "the job goes on after failure " : "the job ends after failure ",
                      num_recent, " of at most ", scenario_.limits.restarts_max, " in the window",
-                     is_same ? ", the same one twice" : ""));
+                     ", the same one ", same_in_a_row_, " times in a row"));
   }
 
   static JobStart StartFrom(const RecoveryCheckpoints::Found& found) {
@@ -718,6 +721,7 @@ class RecoveryJob {
   launch::GrowthPolicy* growth_ = nullptr;
   std::string refusal_;
   std::optional<launch::JobFailure> last_failure_;
+  int same_in_a_row_ = 0;  // the last failure, and those before it that are the same one
   std::vector<int64_t> failure_times_;
   bool is_noted_ = false;  // the policy knows of the last failure
   // The job as it is now, and how its next start begins.

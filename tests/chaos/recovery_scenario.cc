@@ -1,5 +1,7 @@
 #include "tests/chaos/recovery_scenario.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -168,7 +170,10 @@ RecoveryScenario DrawScenario(uint64_t seed) {
   scenario.limits.window_ms = static_cast<int64_t>(200 + draws.Below(2000));
   scenario.tells_broken = draws.Chance(2);
   scenario.changes_at_resume = draws.Chance(2);
-  if (draws.Chance(20)) scenario.poisoned_step = static_cast<int64_t>(1 + draws.Below(3));
+  if (draws.Chance(20)) {
+    scenario.poisoned_step = static_cast<int64_t>(1 + draws.Below(3));
+    scenario.poison_signal = draws.Chance(2) ? SIGSEGV : SIGKILL;
+  }
   if (!draws.Chance(3)) scenario.buddy_every = static_cast<int64_t>(1 + draws.Below(3));
   if (!draws.Chance(3)) DrawHosts(&draws, &scenario);
   const bool may_shrink =
@@ -270,7 +275,8 @@ std::string ToText(const RecoveryScenario& scenario) {
   if (scenario.growth.after_ms > 0)
     absl::StrAppend(&text, ", --grow-after ", scenario.growth.after_ms, " events");
   if (scenario.poisoned_step >= 0)
-    absl::StrAppend(&text, ", worker 0 dies before step ", scenario.poisoned_step);
+    absl::StrAppend(&text, ", worker 0 dies before step ", scenario.poisoned_step, " by signal ",
+                    scenario.poison_signal);
   for (const RecoveryFault& fault : scenario.faults) {
     absl::StrAppend(&text, "; ", Name(fault.kind), " in ", Name(fault.phase), " after ",
                     fault.after);

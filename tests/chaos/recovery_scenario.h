@@ -37,6 +37,7 @@ struct RecoveryScenario {
   bool tells_broken = false;                      // as in WorkerFacts
   bool changes_at_resume = false;  // a resumed run has another mesh and other batches
   int64_t poisoned_step = -1;      // a worker dies each time before this step; -1: none
+  int poison_signal = 0;           // by which it dies: its own, or one that others send
   std::vector<RecoveryFault> faults;
 };
 

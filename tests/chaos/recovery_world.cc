@@ -1,12 +1,14 @@
 #include "tests/chaos/recovery_world.h"
 
 #include <errno.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "tools/fleet/losses.h"
 
 namespace weir::chaos {
 namespace {
@@ -15,14 +17,12 @@ namespace {
 constexpr int64_t kEventsMax = 60'000;
 // A process that is killed as it writes ends at one of so many operations on the disk.
 constexpr int64_t kOperationsOfWriting = 8;
-// At one of so many looks the time for hellos is over.
-constexpr uint64_t kLooksForHellos = 80;
 
 using Kind = launch::FailureEvent::Kind;
 
 const char* ReasonOf(Kind kind) {
   switch (kind) {
-    case Kind::kExit: return "killed by SIGKILL (9)";
+    case Kind::kExit: return "its process has ended";
     case Kind::kLost: return "its connection closed";
     case Kind::kFrozen: return "no heartbeat";
     default: return "?";
@@ -109,13 +109,16 @@ std::unique_ptr<RecoveryWorld::Process> RecoveryWorld::StartProcess(WorkerId wor
 }
 
 // The files end first, so that the end of the worker's objects changes nothing on the disk.
-void RecoveryWorld::Kill(Process* process, const std::string& how) {
+void RecoveryWorld::Kill(Process* process, const std::string& how) { Kill(process, how, SIGKILL); }
+
+void RecoveryWorld::Kill(Process* process, const std::string& how, int signal) {
   if (process->worker == nullptr) return;
   if (options_.tells) {
     TellStarter(absl::StrCat("  process ", process->id, " of ", LabelOf(process->index), ", which ",
                              process->worker->Activity(), ", is killed", how));
   }
   process->activity = process->worker->Activity();
+  process->signal = signal;
   if (const VirtualGroup* const group = process->worker->group(); group != nullptr) {
     VirtualGroup& gone = gone_groups_.emplace_back();
     gone.id = group->id;
@@ -274,6 +277,7 @@ void RecoveryWorld::Enter(RecoveryPhase phase) {
   const bool writes = phase == RecoveryPhase::kRun || phase == RecoveryPhase::kSave ||
                       phase == RecoveryPhase::kCommit;
   if (!writes) disk_.Calm();
+  if (phase == RecoveryPhase::kRun) moment_ = launch::FailureMoment::kSteps;
 }
 
 void RecoveryWorld::BeginStarterDisk() {
@@ -389,7 +393,7 @@ void RecoveryWorld::ActOf(Process* process) {
   const int64_t step = process->worker->NextStep();
   if (step >= 0 && step + 1 == options_.poisoned_step && process->index == WorkerId(0)) {
     ++num_poisoned_;
-    Kill(process, absl::StrCat(" before step ", options_.poisoned_step));
+    Kill(process, absl::StrCat(" before step ", options_.poisoned_step), options_.poison_signal);
   } else {
     const size_t num_said = process->out.size();
     process->worker->Act();
@@ -542,11 +546,13 @@ void RecoveryWorld::NoticeFailure() {
       absl::StrCat("the starter notices of ", LabelOf(notice.worker), ": ", ReasonOf(notice.kind)));
   launch::FailureEvent event;
   event.kind = notice.kind;
+  event.moment = moment_;
   event.time_ns = now_;
   event.worker = notice.worker;
   event.reason = ReasonOf(notice.kind);
   event.last_activity = process.activity;
   if (notice.kind == Kind::kExit) {
+    event.signal = process.signal;
     failures_.push_back(std::move(event));
     return;
   }
@@ -603,7 +609,7 @@ absl::StatusOr<IdVector<WorkerId, VirtualAnswer>> RecoveryWorld::Call(
 
 // --- The fleet ---
 
-absl::Status RecoveryWorld::WaitForHellos(HelloLimit limit) {
+absl::Status RecoveryWorld::WaitForHellos(uint64_t looks) {
   absl::Status verdict;
   const bool goes_on = Await("hellos", [&] {
     bool has_all = true;
@@ -616,8 +622,10 @@ absl::Status RecoveryWorld::WaitForHellos(HelloLimit limit) {
       if (event.kind == Kind::kExit)
         verdict.Update(absl::UnavailableError(LabelOf(event.worker) + " ended before its hello"));
     }
-    if (limit == HelloLimit::kMayPass && !has_all && Draw(kLooksForHellos) == 0)
-      verdict.Update(absl::DeadlineExceededError("not all have said hello"));
+    if (verdict.ok() && !has_all && Draw(looks) == 0) {
+      FailSilent();
+      verdict.Update(absl::UnavailableError("not all have said hello"));
+    }
     return has_all || !verdict.ok();
   });
   return goes_on ? verdict : absl::CancelledError("the starter is gone");
@@ -626,9 +634,22 @@ absl::Status RecoveryWorld::WaitForHellos(HelloLimit limit) {
 void RecoveryWorld::AwaitWhoComes() {
   Await("hellos of those who still start", [this] {
     return std::none_of(workers_.begin(), workers_.end(), [this](WorkerId worker) {
-      return presence_[worker] == Presence::kAwaited && processes_[worker]->worker != nullptr;
+      return IsSilent(worker) && processes_[worker]->worker != nullptr;
     });
   });
+}
+
+bool RecoveryWorld::IsSilent(WorkerId worker) const {
+  return presence_[worker] == Presence::kAwaited &&
+         std::none_of(failures_.begin(), failures_.end(), [worker](const auto& event) {
+           return event.worker == worker && fleet::IsLoss(event);
+         });
+}
+
+void RecoveryWorld::FailSilent() {
+  for (const WorkerId worker : workers_) {
+    if (IsSilent(worker)) FailToCome(Kind::kNoHello, worker, "has not said hello");
+  }
 }
 
 }  // namespace weir::chaos

@@ -77,6 +77,7 @@ class RecoveryWorld final : public WorkerWorld {
     std::vector<RecoveryFault> faults;  // each comes after the one before it
     // A worker that dies each time before it does a step; -1: none does.
     int64_t poisoned_step = -1;
+    int poison_signal = 0;  // by which it dies
     bool tells = false;
   };
   explicit RecoveryWorld(const Options& options);
@@ -204,6 +205,7 @@ class RecoveryWorld final : public WorkerWorld {
     bool has_said_hello = false;
     bool is_connected = false;
     std::string activity;  // when it failed
+    int signal = 0;        // by which it died
     std::deque<ToWorker> in;
     std::deque<ToStarter> out;
     std::deque<Piece> pieces;
@@ -248,9 +250,11 @@ class RecoveryWorld final : public WorkerWorld {
   // Waits until `is_done` returns true. Returns false if the starter is gone or nothing happens.
   template <typename IsDone>
   bool Await(const char* what, const IsDone& is_done);
-  // kMayPass: the time to say hello may be over before all have said it.
-  enum class HelloLimit : uint8_t { kNever, kMayPass };
-  absl::Status WaitForHellos(HelloLimit limit = HelloLimit::kNever);
+  // Waits until all workers have said hello. At one of so many looks the time for that is over.
+  absl::Status WaitForHellos(uint64_t looks);
+  // Fails the workers whose time to say hello is over.
+  void FailSilent();
+  bool IsSilent(WorkerId worker) const;
   void AwaitWhoComes();
 
   std::unique_ptr<Process> StartProcess(WorkerId worker);
@@ -264,8 +268,9 @@ class RecoveryWorld final : public WorkerWorld {
   absl::Status AwaitWatcher();
   void OpenEpoch();
   void AnnounceEpoch();
-  void FailToCome(WorkerId worker, const std::string& reason);
+  void FailToCome(launch::FailureEvent::Kind kind, WorkerId worker, const std::string& reason);
   void HostComes();
+  void Kill(Process* process, const std::string& how, int signal);
   void Kill(Process* process, const std::string& how);
   void LoseHost(uint64_t who);
   void LoseStarter(bool loses_power);
@@ -310,6 +315,7 @@ class RecoveryWorld final : public WorkerWorld {
   int64_t num_calls_ = 0;
 
   RecoveryPhase phase_ = RecoveryPhase::kStart;
+  launch::FailureMoment moment_ = launch::FailureMoment::kStart;
   size_t next_fault_ = 0;
   int64_t counted_ = 0;  // events in the phase of the next fault
   bool is_gone_ = false, loses_power_ = false;
