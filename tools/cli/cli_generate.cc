@@ -379,8 +379,8 @@ void AddGenerateVerb(CLI::App* app, CliContext* context) {
       ->check(IsCount(1));
   verb->add_option(
           "--cache-tokens", generate->options.cache_tokens,
-          "Positions that the cache has for all sequences together [as many as the longest "
-          "of a batch need]")
+          "Positions that the cache has for all sequences together [so many that none has to give "
+          "its pages back]")
       ->type_name("N")
       ->check(IsCount(1));
   verb->add_option("--stop", generate->stops, "End a sequence after this text, again for each text")

@@ -66,12 +66,15 @@ bool GenerationCache::Admit(size_t sequence, int64_t pages, int64_t pages_max) {
   for (Part& part : parts_) {
     const auto free = static_cast<int64_t>(part.free_pages.size());
     if (part.free_rows.empty() || free < pages || part.capacity < pages_max) continue;
-    if (best == nullptr || part.free_pages.size() > best->free_pages.size()) best = &part;
+    if (best == nullptr || part.capacity - part.promised > best->capacity - best->promised)
+      best = &part;
   }
   if (best == nullptr) return false;
   Place place;
   place.row = best->free_rows.back();
   best->free_rows.pop_back();
+  place.pages_max = pages_max;
+  best->promised += pages_max;
   for (int64_t i = 0; i < pages; ++i) Take(best, &place.pages);
   places_.emplace(sequence, std::move(place));
   return true;
@@ -97,6 +100,7 @@ void GenerationCache::Release(size_t sequence) {
   Part& part = PartOf(sequence);
   const Place& place = places_.at(sequence);
   part.free_rows.push_back(place.row);
+  part.promised -= place.pages_max;
   part.free_pages.insert(part.free_pages.end(), place.pages.rbegin(), place.pages.rend());
   pages_in_use_ -= static_cast<int64_t>(place.pages.size());
   places_.erase(sequence);

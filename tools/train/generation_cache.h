@@ -30,22 +30,25 @@ class GenerationCache {
   struct Place {
     int64_t row = 0;
     std::vector<int32_t> pages;  // in the order of positions
+    int64_t pages_max = 0;       // that the sequence may need
   };
 
-  // `row_ends` as CacheRowEnds returns them, not empty. Each row brings `pages_per_row` pages.
+  // `row_ends` as CacheRowEnds returns them, not empty, or the union of those of several plans.
+  // Each row brings `pages_per_row` pages.
   GenerationCache(const std::vector<int64_t>& row_ends, int64_t pages_per_row);
 
   // Returns the most pages that one sequence can have.
   int64_t capacity() const;
   int64_t num_pages() const { return num_pages_; }  // that sequences can have
-  int64_t pages_in_use() const { return pages_in_use_; }
+  int64_t PagesInUseForTest() const { return pages_in_use_; }
   int64_t peak_pages() const { return peak_pages_; }
   // By number of the sequence. A low number is that of an old sequence.
   const std::map<size_t, Place>& places() const { return places_; }
 
-  // Gives a row and `pages` pages to a sequence that may need `pages_max` of them. Of the parts
-  // that have a row and so many pages, takes the one with most free pages. Returns false and does
-  // nothing if there is none. Precondition: the sequence has no row; 0 <= pages <= pages_max.
+  // Gives a row and `pages` pages to a sequence that may need `pages_max` of them. Among the parts
+  // that have a row and so many pages, takes the one that has most pages beyond those that its
+  // sequences may need. Returns false and does nothing if there is none. Precondition: the sequence
+  // has no row; 0 <= pages <= pages_max.
   bool Admit(size_t sequence, int64_t pages, int64_t pages_max);
   // Gives a page more to a sequence in a row. Returns false and does nothing if its part has none.
   bool Grow(size_t sequence);
@@ -57,6 +60,7 @@ class GenerationCache {
  private:
   struct Part {
     int64_t capacity = 0;  // pages
+    int64_t promised = 0;  // pages that its sequences may need; perhaps more than it has
     std::vector<int64_t> free_rows;
     std::vector<int32_t> free_pages;
   };

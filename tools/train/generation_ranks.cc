@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,14 +29,16 @@ class TokenFeed final : public actors::DataFeed {
     const auto found = tokens_.values().find(feed);
     if (found == tokens_.values().end()) return absl::OkStatus();
     const int64_t rows = tokens_.rows(), width = tokens_.WidthOf(feed);
-    if (slice.dtype != DType::kI32 || slice.global_shape != Shape{rows, width}) {
+    if (slice.dtype != DType::kI32 || slice.global_shape.size() != 2 ||
+        slice.global_shape[0] != rows || slice.global_shape[1] < width) {
       return Rejected({"W0070", absl::StrCat("input ", feed),
-                       absl::StrCat("i32[", rows, ", ", width, "]"), ToText(slice), ""});
+                       absl::StrCat("i32[", rows, ", ", width, "] or wider"), ToText(slice), ""});
     }
-    for (int64_t r = 0; r < slice.shape[0]; ++r) {
+    const int64_t given = std::clamp<int64_t>(width - slice.offset[1], 0, slice.shape[1]);
+    for (int64_t r = 0; r < slice.shape[0] && given > 0; ++r) {
       memcpy(static_cast<int32_t*>(out) + r * slice.shape[1],
              found->second.data() + (slice.offset[0] + r) * width + slice.offset[1],
-             static_cast<size_t>(slice.shape[1]) * sizeof(int32_t));
+             static_cast<size_t>(given) * sizeof(int32_t));
     }
     return absl::OkStatus();
   }

@@ -28,7 +28,7 @@ enum class GenerationPlan : uint8_t {
 };
 
 // The inputs of one step, by input of main: i32[rows, width], row-major, each of a width of its
-// own. Other inputs are zero.
+// own, which is at most that of the input. The rest of a row is zero, and so are other inputs.
 class TokenRows {
  public:
   explicit TokenRows(int64_t rows = 0) : rows_(rows) {}

@@ -77,8 +77,8 @@ constexpr int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b > 0 ? 1 
 
 int64_t PagesOf(int64_t positions) { return CeilDiv(positions, compiler::kPageSize); }
 
-// The positions that one run over the prompts computes. A plan has the logits of all of them at
-// once, and a longer prompt is read in several runs.
+// The most positions that one run over the prompts computes, unless there are more rows. A plan has
+// the logits of all of them at once, and a longer prompt is read in several runs.
 constexpr int64_t kPromptPositions = 4096;
 
 class Generator {
@@ -153,23 +153,26 @@ class Generator {
     return prompt + std::min(options_.max_tokens - 1, variant_.window - 1 - prompt);
   }
 
-  // Returns the pages of the pool for each row: enough for the longest sequences that may be at
-  // work at a time, and for the longest one in each part into which the mesh may split the rows.
+  // Returns the pages of the pool for each row. By default, each part into which the mesh may split
+  // the rows has room for the longest sequences, as many as the part has rows. So nobody gives way.
   int64_t PagesPerRow(const std::set<size_t>& waiting) const {
-    std::vector<int64_t> pages;
-    for (const size_t s : waiting) pages.push_back(PagesOf(MostPositions(s)));
-    std::sort(pages.rbegin(), pages.rend());
-    pages.resize(std::min<size_t>(pages.size(), static_cast<size_t>(rows_)));
+    if (options_.cache_tokens > 0) {
+      // Sequences cannot use more than a whole table for each row.
+      return std::min(entries_ + 1, CeilDiv(PagesOf(options_.cache_tokens) + 1, rows_));
+    }
     int64_t parts = variant_.job.pipeline().stage_mesh_size() > 0 ? rows_ : 1;
     for (const proto::MeshAxisSpec& axis : variant_.job.mesh().axis()) {
       if (axis.name() != sbp::kPipelineAxis)
         parts = std::min(rows_, parts * std::max<int64_t>(1, axis.size()));
     }
+    // The smallest part needs most pages for each row, because its mean is over the longest ones.
+    const int64_t part_rows = rows_ / parts;
+    std::vector<int64_t> pages;
+    for (const size_t s : waiting) pages.push_back(PagesOf(MostPositions(s)));
+    std::sort(pages.rbegin(), pages.rend());
+    pages.resize(std::min<size_t>(pages.size(), static_cast<size_t>(part_rows)));
     // Page 0 is nobody's.
-    const int64_t together = std::accumulate(pages.begin(), pages.end(), int64_t{1});
-    const int64_t enough = std::max(CeilDiv(together, rows_), CeilDiv(pages[0] + 1, rows_ / parts));
-    if (options_.cache_tokens == 0) return enough;
-    return std::min(enough, CeilDiv(PagesOf(options_.cache_tokens) + 1, rows_));
+    return CeilDiv(std::accumulate(pages.begin(), pages.end(), int64_t{1}), part_rows);
   }
 
   // Computes one position of each sequence in a step, until all have ended or fill the window.
@@ -178,7 +181,7 @@ class Generator {
     if (options_.cache == GenerateOptions::Cache::kNever || IsInterrupted())
       return absl::OkStatus();
     std::set<size_t> waiting;
-    int64_t longest = 0, most = 0;
+    int64_t longest = 0, longest_first = 0, most = 0;
     for (size_t s = 0; s < sequences_.size(); ++s) {
       if (sequences_[s].ended) continue;
       if (sequences_[s].size() >= variant_.window) {
@@ -188,14 +191,15 @@ class Generator {
       }
       waiting.insert(s);
       longest = std::max(longest, sequences_[s].size());
+      if (static_cast<int64_t>(waiting.size()) <= rows_) longest_first = longest;
       most = std::max(most, MostPositions(s));
     }
     if (waiting.empty()) return absl::OkStatus();
     compiler::DecodeSizes sizes;
     sizes.rows = rows_;
-    sizes.pages = PagesPerRow(waiting);
     sizes.entries = entries_ = PagesOf(most);
-    sizes.positions = std::min(longest, std::max<int64_t>(1, kPromptPositions / rows_));
+    sizes.pages = PagesPerRow(waiting);
+    sizes.positions = std::min(longest_first, std::max<int64_t>(1, kPromptPositions / rows_));
     absl::StatusOr<compiler::DecodeJob> reading =
         compiler::DecodeJobOf(variant_.written, variant_.input, sizes);
     if (!reading.ok()) {
@@ -208,7 +212,8 @@ class Generator {
     WEIR_ASSIGN_OR_RETURN(const compiler::DecodeJob step,
                           compiler::DecodeJobOf(variant_.written, variant_.input, sizes));
     WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kSteps, step.job, TypesOf(step.unused)));
-    WEIR_RETURN_IF_ERROR(MakeCache(sizes, most));
+    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kPrompts, reading->job, TypesOf(reading->unused)));
+    WEIR_RETURN_IF_ERROR(MakeCache(sizes.pages, most));
     // These lines come before the text, because a line in the middle of the text would break it.
     if (!why_windows_.empty()) Note(std::exchange(why_windows_, ""));
     if (options_.max_tokens > variant_.window - longest) {
@@ -224,17 +229,27 @@ class Generator {
       if (cache_->places().empty()) break;
       WEIR_RETURN_IF_ERROR(Step(step));
     }
-    result_.peak_pages = cache_->peak_pages();
+    if (result_.pages > 0) result_.peak_pages = cache_->peak_pages();
     WEIR_RETURN_IF_ERROR(runner_->Close(GenerationPlan::kSteps));
     if (waiting.empty() || sequences_[*waiting.begin()].ended) return absl::OkStatus();
     return absl::InternalError(
         absl::StrCat("prompt ", *waiting.begin() + 1, " waits for pages that nobody has"));
   }
 
-  absl::Status MakeCache(const compiler::DecodeSizes& sizes, int64_t most) {
-    std::vector<int64_t> row_ends = runner_->RowEnds(GenerationPlan::kSteps);
-    if (row_ends.empty()) row_ends = {rows_};
-    cache_.emplace(row_ends, sizes.pages);
+  // Both plans with a cache are open, and may split the rows in two ways. The pages of a sequence
+  // belong to the part of its row in either plan.
+  absl::Status MakeCache(int64_t pages_per_row, int64_t most) {
+    std::set<int64_t> ends;
+    for (const auto plan : {GenerationPlan::kPrompts, GenerationPlan::kSteps}) {
+      for (const int64_t end : runner_->RowEnds(plan)) ends.insert(end);
+    }
+    if (ends.empty()) {
+      // The model keeps nothing. No sequence lacks a page of a pool that does not exist.
+      cache_.emplace(std::vector<int64_t>{rows_}, entries_ + 1);
+      return absl::OkStatus();
+    }
+    const std::vector<int64_t> row_ends(ends.begin(), ends.end());
+    cache_.emplace(row_ends, pages_per_row);
     result_.pages = cache_->num_pages();
     if (cache_->capacity() >= PagesOf(most)) return absl::OkStatus();
     int64_t part_rows = 0, begin = 0;  // of the largest part
@@ -299,12 +314,15 @@ class Generator {
   }
 
   // Returns the inputs of a plan with a cache: `width` positions of each row, none of which has a
-  // page yet.
+  // page yet. The tables end with the last entry that has a page.
   TokenRows Rows(const compiler::DecodeJob& job, int64_t width) const {
     TokenRows tokens(rows_);
     tokens.Add(variant_.input, width);
     tokens.Add(job.positions, width);
-    if (!job.table.empty()) tokens.Add(job.table, entries_);
+    if (job.table.empty()) return tokens;
+    size_t entries = 0;
+    for (const auto& [s, place] : cache_->places()) entries = std::max(entries, place.pages.size());
+    tokens.Add(job.table, static_cast<int64_t>(entries));
     return tokens;
   }
 
@@ -318,9 +336,9 @@ class Generator {
   // Reads the prompts of the sequences in rows, draws the first token of each, and fills the cache
   // of kSteps.
   absl::Status ReadFirstPrompts(const compiler::DecodeJob& reading, int64_t width) {
-    WEIR_RETURN_IF_ERROR(Open(GenerationPlan::kPrompts, reading.job, TypesOf(reading.unused)));
     std::vector<Drawn> all_drawn;
     for (int64_t begin = 0; all_drawn.size() < cache_->places().size(); begin += width) {
+      if (IsInterrupted()) break;
       TokenRows tokens = Rows(reading, width);
       std::vector<Drawn> drawn;
       for (const auto& [s, place] : cache_->places()) {

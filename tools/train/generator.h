@@ -43,7 +43,8 @@ struct GenerateOptions {
   // The most sequences at a time; 0: kBatchDefault. The tokens do not depend on this number.
   int64_t batch = 0;
   // The positions that all sequences together can have in the cache, rounded up to pages of each
-  // row; 0: enough for the longest sequences that may be at work at a time.
+  // row; 0: so many that no sequence has to give its pages back. Nobody reads this if the model
+  // keeps nothing.
   int64_t cache_tokens = 0;
   std::vector<Tokens> stops;  // a sequence ends with the first of these; none of them empty
   SamplingOptions sampling;

@@ -7,6 +7,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/dims/decode_job.h"
@@ -162,8 +166,151 @@ TEST(GeneratorTest, WherePagesRunOutTheYoungestSequenceIsReadAgain) {
   ASSERT_TRUE(job::SetMesh("tp=2", &job).ok());
   EXPECT_EQ(Say(job, options).tokens, all.tokens);
   ASSERT_TRUE(job::SetMesh("dp=2", &job).ok());
+  options.prompts[2] = TokensOf("nopqrstuvwxyz");
+  options.cache_tokens = 0;
+  const Said three = Say(job, options);
+  EXPECT_EQ(three.generated.read_again, 0);
   options.cache_tokens = 4 * 16;  // 3 pages for two rows, and 2 for the other one
-  EXPECT_EQ(Say(job, options).tokens, all.tokens);
+  const Said split = Say(job, options);
+  EXPECT_EQ(split.tokens, three.tokens);
+  EXPECT_GT(split.generated.read_again, 0);
+}
+
+TEST(GeneratorTest, NoSequenceGivesWayInTheDefaultPool) {
+  zoo::TransformerOptions model = SmallModel();
+  model.sequence = 48;
+  proto::Job job = *zoo::GptJob(model);
+  GenerateOptions options = TwoPrompts();
+  options.devices = GenerationDevices::kMeshOfJob;
+  // The long ones take 3 pages each. Half of a pool with 9 pages, rounded up, has no room for both.
+  options.prompts = {Tokens(20, 'a'), TokensOf("x"), TokensOf("y"), Tokens(20, 'b')};
+  options.max_tokens = 14;
+  const Said alone = Say(job, options);
+  EXPECT_EQ(alone.generated.pages, 11)
+      << "3 for each of the long ones, 1 for the others, rounded up";
+  options.cache_tokens = 1 << 30;
+  EXPECT_EQ(Say(job, options).generated.pages, 15) << "3 for each row, rounded up";
+  options.cache_tokens = 0;
+  ASSERT_TRUE(job::SetMesh("dp=2", &job).ok());
+  const Said split = Say(job, options);
+  EXPECT_EQ(split.tokens, alone.tokens);
+  EXPECT_EQ(split.generated.read_again, 0);
+}
+
+// Passes everything on to ranks in this process, and takes down the inputs of each step.
+class RecordingRunner final : public GenerationRunner {
+ public:
+  std::vector<std::pair<GenerationPlan, TokenRows>> steps;
+  std::vector<int64_t> ends_of_prompts;  // what RowEnds says of kPrompts; empty: what is so
+  bool carries = true;                   // false: CarryCache copies nothing
+
+  // Returns the inputs of the steps of one plan.
+  std::vector<TokenRows> StepsOf(GenerationPlan plan) const {
+    std::vector<TokenRows> of_plan;
+    for (const auto& [step_plan, tokens] : steps) {
+      if (step_plan == plan) of_plan.push_back(tokens);
+    }
+    return of_plan;
+  }
+
+  absl::Status Open(GenerationPlan plan, const GenerationOrder& order) override {
+    return local_->Open(plan, order);
+  }
+  absl::Status RunStep(GenerationPlan plan, const TokenRows& tokens) override {
+    steps.emplace_back(plan, tokens);
+    return local_->RunStep(plan, tokens);
+  }
+  absl::StatusOr<std::vector<std::vector<float>>> Logits(
+      GenerationPlan plan, const std::vector<int64_t>& rows) override {
+    return local_->Logits(plan, rows);
+  }
+  std::vector<int64_t> RowEnds(GenerationPlan plan) const override {
+    if (plan == GenerationPlan::kPrompts && !ends_of_prompts.empty()) return ends_of_prompts;
+    return local_->RowEnds(plan);
+  }
+  absl::StatusOr<bool> CarryCache() override {
+    if (!carries) return false;
+    return local_->CarryCache();
+  }
+  absl::Status Close(GenerationPlan plan) override { return local_->Close(plan); }
+
+ private:
+  const std::unique_ptr<GenerationRunner> local_ = MakeLocalGeneration(1);
+};
+
+std::string TableOf(const proto::Job& job) {
+  const auto derived = compiler::DecodeJobOf(job, "tokens", {2, 1, 4, 2});
+  return derived.ok() ? derived->table : "";
+}
+
+TEST(GeneratorTest, ASequenceHasPagesOfThePartsOfBothPlans) {
+  RecordingRunner runner;
+  runner.ends_of_prompts = {1, 2};  // the steps do not split the two rows
+  GenerateOptions options = TwoPrompts();
+  options.runner = &runner;
+  const Said said = Say(Gpt(), options);
+  ASSERT_EQ(said.generated.pages, 3);
+  ASSERT_FALSE(runner.steps.empty());
+  const std::string table = TableOf(Gpt());
+  for (auto& [plan, tokens] : runner.steps) {
+    for (int64_t row = 0; row < 2; ++row) {
+      for (int64_t i = 0; i < tokens.WidthOf(table); ++i) {
+        const int32_t page = tokens.Row(table, row)[i];
+        EXPECT_TRUE(page == 0 || page / 2 == row) << "page " << page << " in row " << row;
+      }
+    }
+  }
+  options.runner = nullptr;
+  EXPECT_EQ(said.tokens, Say(Gpt(), options).tokens);
+}
+
+TEST(GeneratorTest, StepsReadThePromptsAgainIfTheirCacheIsNotCarried) {
+  RecordingRunner carrying, lacking;
+  lacking.carries = false;
+  GenerateOptions options = TwoPrompts();
+  options.runner = &carrying;
+  const Said carried = Say(Gpt(), options);
+  EXPECT_EQ(carrying.StepsOf(GenerationPlan::kSteps).size(), 5u);
+  options.runner = &lacking;
+  const Said again = Say(Gpt(), options);
+  EXPECT_EQ(again.tokens, carried.tokens);
+  EXPECT_EQ(again.generated.first_tokens, 2);
+  EXPECT_EQ(lacking.StepsOf(GenerationPlan::kSteps).size(), 15u + 5u);
+}
+
+TEST(GeneratorTest, TheTablesOfAStepEndWithTheLastPageInUse) {
+  RecordingRunner runner;
+  GenerateOptions options = TwoPrompts();
+  options.runner = &runner;
+  Say(Gpt(), options);
+  const std::string table = TableOf(Gpt());
+  const std::vector<TokenRows> steps = runner.StepsOf(GenerationPlan::kSteps);
+  ASSERT_EQ(steps.size(), 5u);
+  EXPECT_EQ(steps[0].WidthOf(table), 1) << "position 15 is the last one of a page";
+  EXPECT_EQ(steps[1].WidthOf(table), 2);
+}
+
+TEST(GeneratorTest, ThePlanOfTheFirstPromptsIsAsWideAsTheLongestOfThem) {
+  RecordingRunner runner;
+  GenerateOptions options = TwoPrompts();
+  options.prompts = {TokensOf("x"), TokensOf("yes"), TokensOf("a longer prompt")};
+  options.batch = 2;
+  options.runner = &runner;
+  EXPECT_EQ(Say(Gpt(), options).generated.first_tokens, 2);
+  const std::vector<TokenRows> runs = runner.StepsOf(GenerationPlan::kPrompts);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].WidthOf("tokens"), 3);
+}
+
+TEST(GeneratorTest, WholeWindowsHaveARowForEachSequenceThatIsLeft) {
+  RecordingRunner runner;
+  GenerateOptions options = TwoPrompts();
+  options.max_tokens = 12;  // the longer one fills the window of 24
+  options.runner = &runner;
+  Say(Gpt(), options);
+  const std::vector<TokenRows> windows = runner.StepsOf(GenerationPlan::kWindows);
+  ASSERT_EQ(windows.size(), 3u);
+  for (const TokenRows& tokens : windows) EXPECT_EQ(tokens.rows(), 1);
 }
 
 TEST(GeneratorTest, ACacheWithoutRoomForOneSequenceIsRefusedBeforeTheFirstToken) {
@@ -201,6 +348,22 @@ TEST(GeneratorTest, ManyPromptsAreReadInSeveralRuns) {
   EXPECT_EQ(said.generated.first_tokens, 400);
   EXPECT_EQ(said.tokens[1], alone.tokens[1]);
   EXPECT_EQ(said.tokens[399], alone.tokens[0]);
+  int asked = 0;
+  options.interrupted = [&] { return ++asked > 2; };  // before the second run
+  const Said interrupted = Say(Gpt(), options);
+  EXPECT_EQ(interrupted.generated.tokens, 399);
+  EXPECT_TRUE(interrupted.tokens[1].empty());
+  EXPECT_EQ(interrupted.generated.ends[1], Generated::End::kInterrupted);
+}
+
+TEST(GeneratorTest, AnInterruptEndsPromptsThatWait) {
+  GenerateOptions options = SevenPrompts();
+  options.batch = 2;
+  int asked = 0;
+  options.interrupted = [&] { return ++asked > 3; };  // after the first prompts and one step
+  const Said said = Say(Gpt(), options);
+  EXPECT_EQ(said.generated.tokens, 4);
+  EXPECT_THAT(said.generated.ends, testing::Each(Generated::End::kInterrupted));
 }
 
 TEST(GeneratorTest, ASequenceEndsWithAStop) {
@@ -340,6 +503,19 @@ TEST(GeneratorTest, SamplesWithoutANameOfTheTableFollowThePrompts) {
   }
 }
 
+TEST(GeneratorTest, AModelThatKeepsNothingHasNoPool) {
+  const proto::Job job = Written(R"pb(node { name: "a" op: "relu" input: "h" })pb");
+  GenerateOptions options = TwoPrompts();
+  options.max_tokens = 4;
+  options.cache_tokens = 1;
+  const Said said = Say(job, options);
+  EXPECT_EQ(said.generated.cached_tokens, 6);
+  EXPECT_EQ(said.generated.pages, 0);
+  EXPECT_EQ(said.generated.peak_pages, 0);
+  options.cache = GenerateOptions::Cache::kNever;
+  EXPECT_EQ(said.tokens, Say(job, options).tokens);
+}
+
 TEST(GeneratorTest, ANameThatMeansSamplesAndHeadsIsTwoSizes) {
   proto::Job job = Written(kAttention);
   proto::Dim* dim = job.mutable_graph()->add_dim();
@@ -448,10 +624,23 @@ TEST(GenerationCacheTest, ASequenceHasPagesOfThePartOfItsRow) {
   EXPECT_FALSE(cache.Grow(0));
   cache.Release(2);
   EXPECT_TRUE(cache.Grow(0));
-  EXPECT_EQ(cache.pages_in_use(), 10);
+  EXPECT_EQ(cache.PagesInUseForTest(), 10);
   cache.Release(0);
-  EXPECT_EQ(cache.pages_in_use(), 2);
+  EXPECT_EQ(cache.PagesInUseForTest(), 2);
   EXPECT_EQ(cache.peak_pages(), 10);
+}
+
+TEST(GenerationCacheTest, ASequenceGoesToThePartWithMostPagesThatNobodyMayNeed) {
+  GenerationCache cache({2, 4}, 4);   // rows 0, 1 | 2, 3 and pages 1 to 7 | 8 to 15
+  ASSERT_TRUE(cache.Admit(0, 1, 6));  // 7 | 2
+  EXPECT_EQ(cache.places().at(0).row, 2);
+  ASSERT_TRUE(cache.Admit(1, 1, 3));  // 4 | 2
+  EXPECT_EQ(cache.places().at(1).row, 0);
+  ASSERT_TRUE(cache.Admit(2, 1, 3));
+  EXPECT_EQ(cache.places().at(2).row, 1) << "6 | 7 pages are free";
+  cache.Release(0);
+  ASSERT_TRUE(cache.Admit(3, 1, 8));
+  EXPECT_EQ(cache.places().at(3).row, 2);
 }
 
 TEST(SamplingTest, TopKAndTopPLeaveTheLikeliestTokens) {
