@@ -141,11 +141,13 @@ std::string JsonLine(size_t prompt, const Tokens& tokens, train::Generated::End 
 std::string StatsLine(const train::Generated& generated, size_t prompts) {
   const double seconds = generated.seconds - generated.first_seconds;
   const int64_t tokens = generated.tokens - generated.first_tokens;
-  const bool is_of_each = generated.first_tokens == static_cast<int64_t>(prompts);
-  std::string line = absl::StrFormat(
-      "%d tokens in %.3f s, the first of %s in %.3f s", generated.tokens, generated.seconds,
-      is_of_each ? "each prompt" : absl::StrCat(generated.first_tokens, " prompts"),
-      generated.first_seconds);
+  std::string line = absl::StrFormat("%d tokens in %.3f s", generated.tokens, generated.seconds);
+  if (generated.first_tokens > 0) {
+    const bool is_of_each = generated.first_tokens == static_cast<int64_t>(prompts);
+    absl::StrAppendFormat(&line, ", the first of %s in %.3f s",
+                          is_of_each ? "each prompt" : Plural(generated.first_tokens, "prompt"),
+                          generated.first_seconds);
+  }
   if (tokens > 0 && seconds > 0)
     absl::StrAppendFormat(&line, ", then %.1f tokens/s", static_cast<double>(tokens) / seconds);
   absl::StrAppendFormat(&line, "; %d with the cache", generated.cached_tokens);
@@ -153,7 +155,8 @@ std::string StatsLine(const train::Generated& generated, size_t prompts) {
   absl::StrAppendFormat(&line, "; of %d pages of %d positions, at most %d in use", generated.pages,
                         compiler::kPageSize, generated.peak_pages);
   if (generated.read_again > 0)
-    absl::StrAppendFormat(&line, "; %s read again", Plural(generated.read_again, "sequence"));
+    absl::StrAppendFormat(&line, "; %s a sequence was read again",
+                          Plural(generated.read_again, "time"));
   return line;
 }
 
