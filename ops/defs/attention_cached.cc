@@ -33,6 +33,12 @@ absl::Status CheckCached(const InferInput& in) {
                 absl::StrCat(in.attrs.Int("pages"), " for each of ", check.dim(0, 0).size, " rows"),
                 "larger pages"});
   }
+  if (check.dim(4, 1).size > INT32_MAX / in.attrs.Int("page_size")) {
+    check.Fail(
+        {"W0310", "", "fewer than 2^31 positions of a sequence, which i32 can name",
+         absl::StrCat(check.dim(4, 1).size, " pages of ", in.attrs.Int("page_size"), " positions"),
+         "fewer entries of the table"});
+  }
   if (in.attrs.Int("window", 0) < 0) {
     check.Fail(
         {"W0310", "", "window of 0 or more", absl::StrCat(in.attrs.Int("window")), "window: 0"});

@@ -321,10 +321,11 @@ TEST(Infer, ImpossibleNumbersOfALossScaleAreRefused) {
 
 TEST(Infer, ImpossibleCallsOfCachedAttentionAreRefused) {
   // The op has three outputs, so the helper for ops with one does not serve.
-  const auto cached = [](const std::string& k, int64_t pages, int64_t window) {
+  const auto cached = [](const std::string& k, int64_t pages, int64_t window,
+                         int64_t page_size = 16) {
     const std::vector<sbp::TensorType> types = {Type("f32[batch, s=2, h=6, d=4]"), Type(k), Type(k),
                                                 Type("i32[batch, s=2]"), Type("i32[batch, n=7]")};
-    const Attributes attrs = {{"pages", pages}, {"page_size", int64_t{16}}, {"window", window}};
+    const Attributes attrs = {{"pages", pages}, {"page_size", page_size}, {"window", window}};
     return TypesText(OpRegistry::Find("attention_cached")->infer({attrs, types, Table()}));
   };
   const std::string k = "f32[batch, s=2, g=3, d=4]";
@@ -334,6 +335,8 @@ TEST(Infer, ImpossibleCallsOfCachedAttentionAreRefused) {
   EXPECT_THAT(cached(k, 0, 0), HasSubstr("pages from 1"));
   EXPECT_THAT(cached(k, INT32_MAX, 0), HasSubstr("fewer than 2^31 pages"));
   EXPECT_THAT(cached(k, 5, -1), HasSubstr("window of 0 or more"));
+  EXPECT_THAT(cached(k, 5, 0, INT32_MAX / 7), HasSubstr("pages=40/5"));
+  EXPECT_THAT(cached(k, 5, 0, INT32_MAX / 7 + 1), HasSubstr("fewer than 2^31 positions"));
   EXPECT_THAT(InferText("rotary", {"f32[batch, s=2, h=4, d=6]", "i32[batch, s=3]"}),
               HasSubstr("W0308"));
 }

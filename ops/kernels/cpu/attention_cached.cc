@@ -134,7 +134,7 @@ void AttendCached(const CachedAttentionShape& shape, const CachedOperands& opera
     }
     const int64_t heads = shape.heads_per_group();
     for (int64_t s = 0; s < shape.length; ++s) {
-      const int64_t end = pages.SlotOf(positions[s]) < 0 ? 0 : positions[s] + 1;
+      const int64_t end = pages.SlotOf(positions[s]) < 0 ? 0 : int64_t{positions[s]} + 1;
       const int64_t begin = shape.window > 0 ? std::max<int64_t>(0, end - shape.window) : 0;
       for (int64_t h = 0; h < heads; ++h) {
         const int64_t at =
