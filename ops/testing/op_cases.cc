@@ -692,11 +692,15 @@ double Draw(Fill fill, uint64_t key, int64_t i) {
 
 HostTensor Filled(const sbp::TensorType& type, Fill fill, uint64_t key) {
   HostTensor tensor(type);
+  int64_t num_without_page = 0;
   for (int64_t i = 0; i < tensor.size(); ++i) {
     double value = Draw(fill, key, i);
     if (fill == Fill::kPages) {
       const int64_t row = i / type.dims.back().size;
-      value = value < kPagesOfRow ? value + static_cast<double>(row * kPagesOfRow) : 0;
+      // The data of a job are checked to be from 0 to below the number of pages. Kernels take more.
+      const int64_t no_page[] = {0, -1, type.dims[0].size * kPagesOfRow};
+      value = value < kPagesOfRow ? value + static_cast<double>(row * kPagesOfRow)
+                                  : static_cast<double>(no_page[num_without_page++ % 3]);
     }
     tensor.Set(i, value);
   }

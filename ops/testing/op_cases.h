@@ -25,7 +25,7 @@ enum class Fill : uint8_t {
   kClasses,   // integers from 0 to 4
   kMarked,    // integers from 0 to 4, and some that are -100
   kMask,      // 0 or 1
-  kPages,     // page 0, and in row r of a table the pages from 3r to 3r + 2
+  kPages,     // in row r of a table the pages from 3r to 3r + 2, and numbers that are no page
   kDistinct,  // numbers of which the first 251 are at least 0.05 apart, for the largest of several
 };
 
