@@ -26,6 +26,11 @@ class Generate(weir_jobs.JobCase):
         self.assertEqual(ended.code, 0, ended.err)
         return [json.loads(line)["tokens"] for line in ended.out.splitlines()]
 
+    def write_prompts(self, *lengths):
+        with open(self.place.path("prompts.jsonl"), "w", encoding="utf-8") as prompts:
+            for length in lengths:
+                prompts.write(json.dumps([65 + length] * length) + "\n")
+
     def test_every_layout_in_two_processes_says_what_one_device_says_and_leaves_no_logs(self):
         for count in (8, WINDOW):  # within the window, and past its end, where whole windows are computed
             alone = self.tokens("--max-tokens", str(count))
@@ -37,9 +42,7 @@ class Generate(weir_jobs.JobCase):
         self.assertFalse(os.path.exists(self.place.path("weir-logs")))
 
     def test_prompts_that_share_few_rows_and_few_pages_say_what_they_say_alone(self):
-        with open(self.place.path("prompts.jsonl"), "w", encoding="utf-8") as prompts:
-            for length in (3, 12, 1, 7, 20, 2, 9):
-                prompts.write(json.dumps([65 + length] * length) + "\n")
+        self.write_prompts(3, 12, 1, 7, 20, 2, 9)
         options = ("--prompt-ids", "prompts.jsonl", "--temperature", "1", "--max-tokens", "4", "--stats")
         alone = self.start(*options, "--batch", "1").wait()
         self.assertEqual(alone.code, 0, alone.err)
@@ -50,6 +53,26 @@ class Generate(weir_jobs.JobCase):
                 ended = self.start(*options, *flags).wait()
                 self.assertEqual(ended.out, alone.out, ended.err)
                 self.assertRegex(ended.err, r"of \d+ pages of 16 positions, at most \d+ in use")
+
+    def test_a_sequence_that_gives_its_pages_back_says_in_two_processes_what_it_says_alone(self):
+        model = list(weir_jobs.SMALL)
+        model[model.index("--sequence") + 1] = "48"  # three pages
+        self.place.write_job(*model)
+        self.place.train("--steps", "3", "--save", "wide.safetensors")
+        self.write_prompts(3, 20, 1, 20, 30, 2, 9)
+        options = ("--init", "wide.safetensors", "--prompt-ids", "prompts.jsonl", "--temperature", "1",
+                   "--max-tokens", "14", "--stats")
+        alone = self.start(*options, "--batch", "1").wait()
+        self.assertEqual(alone.code, 0, alone.err)
+        for mesh, tokens in (("tp=2", 48), ("dp=2", 96), ("dp=2", None)):
+            with self.subTest(mesh=mesh, tokens=tokens):
+                pool = () if tokens is None else ("--cache-tokens", str(tokens))
+                ended = self.start(*options, "--batch", "4", "--mesh", mesh, "--processes", "2", *pool).wait()
+                self.assertEqual(ended.out, alone.out, ended.err)
+                if tokens is None:
+                    self.assertNotIn("read again", ended.err)
+                else:
+                    self.assertRegex(ended.err, r"\d+ times? a sequence was read again")
 
     def test_averages_of_a_checkpoint_generate_and_train_in_every_process(self):
         self.place.train("--steps", "3", "--checkpoint", "run/", "--set", "training.average.decay=0.5",
