@@ -64,6 +64,7 @@ class Generate(weir_jobs.JobCase):
                    "--max-tokens", "14", "--stats")
         alone = self.start(*options, "--batch", "1").wait()
         self.assertEqual(alone.code, 0, alone.err)
+        self.assertIn("the first of 1 prompt in", alone.err)
         for mesh, tokens in (("tp=2", 48), ("dp=2", 96), ("dp=2", None)):
             with self.subTest(mesh=mesh, tokens=tokens):
                 pool = () if tokens is None else ("--cache-tokens", str(tokens))
@@ -73,6 +74,11 @@ class Generate(weir_jobs.JobCase):
                     self.assertNotIn("read again", ended.err)
                 else:
                     self.assertRegex(ended.err, r"\d+ times? a sequence was read again")
+
+    def test_the_stats_of_a_run_without_tokens_have_no_time_of_the_first_ones(self):
+        ended = self.start(*PROMPTS, "--max-tokens", "0", "--stats").wait()
+        self.assertEqual(ended.code, 0, ended.err)
+        self.assertRegex(ended.err, r"0 tokens in \S+ s; 0 with the cache")
 
     def test_averages_of_a_checkpoint_generate_and_train_in_every_process(self):
         self.place.train("--steps", "3", "--checkpoint", "run/", "--set", "training.average.decay=0.5",

@@ -43,8 +43,8 @@ struct GenerateOptions {
   // The most sequences at a time; 0: kBatchDefault. The tokens do not depend on this number.
   int64_t batch = 0;
   // The positions that all sequences together can have in the cache, rounded up to pages of each
-  // row; 0: so many that no sequence has to give its pages back. Nobody reads this if the model
-  // keeps nothing.
+  // row; 0: so many that no sequence has to give its pages back. The number has no effect if the
+  // model keeps nothing or has no cache.
   int64_t cache_tokens = 0;
   std::vector<Tokens> stops;  // a sequence ends with the first of these; none of them empty
   SamplingOptions sampling;
@@ -69,7 +69,7 @@ struct Generated {
   int64_t first_tokens = 0;   // of these, by the plan that read the first prompts
   double first_seconds = 0;   // which took so long
   double seconds = 0;         // of all steps, without compiling and loading
-  int64_t pages = 0;          // of the cache, for positions of sequences; 0: no cache
+  int64_t pages = 0;          // of the cache, for positions of sequences; 0: nothing is kept
   int64_t peak_pages = 0;     // the most in use at a time
   int64_t read_again = 0;     // how often a sequence gave its pages back and was read again
 };
