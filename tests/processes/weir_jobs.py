@@ -240,6 +240,14 @@ class Place:
         with open(self.path(name), "rb") as file:
             return file.read()
 
+    def flip_last_bit(self, name):
+        """Changes the last bit of a file, whose size stays."""
+        with open(self.path(name), "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 1]))
+
     def remove(self, name):
         """Removes a file if it is there."""
         if os.path.exists(self.path(name)):
@@ -293,6 +301,13 @@ class JobCase(unittest.TestCase):
         """Writes the job of a small model, with these options of `weir zoo`."""
         self.place.write_job(*SMALL, *options)
 
+    def ask_for_checkpoint(self, job, count):
+        """Lets the run write its checkpoint number `count`, the only one on its way. Returns the folder's name."""
+        job.wait_for_step()
+        job.starter.send_signal(signal.SIGUSR1)
+        written = re.compile(r"checkpoint of step \d+ written to [a-z]+/(step-\d+)")
+        return until("a checkpoint", lambda: written.findall(job.errors())[count - 1:])[0]
+
     def mount_small_disk(self, name, size):
         """Mounts a disk of that size, such as "8k", at a new folder of the place. Skips the test where nobody may."""
         os.mkdir(self.place.path(name))
@@ -333,13 +348,6 @@ class FailureCase(JobCase):
 
     def start(self, *options):
         return self.place.start(*self.MESH, "--save", "weights.st", "--metrics", "metrics.jsonl", *self.FLAGS, *options)
-
-    def ask_for_checkpoint(self, job, count):
-        """Lets the run write its checkpoint number `count`, the only one on its way. Returns the folder's name."""
-        job.wait_for_step()
-        job.starter.send_signal(signal.SIGUSR1)
-        written = re.compile(r"checkpoint of step \d+ written to checkpoints/(step-\d+)")
-        return until("a checkpoint", lambda: written.findall(job.errors())[count - 1:])[0]
 
     def expect_results_of_no_failure(self, ended):
         """Expects the weights and metrics of the run without failure, and that no process is left."""
