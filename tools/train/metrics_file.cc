@@ -76,6 +76,7 @@ int MetricsFile::FollowPath(int64_t step, std::string* news) {
   begin_ = Begin::kAfterOthers;
   follows_path_ = true;
   const int old = std::exchange(descriptor_, -1);
+  const off_t old_kept_bytes = kept_bytes_;
   int error = Reopen();
   const bool stays = error != 0 && output.place == OpenOutput::Place::kElsewhere;
   const bool is_told = stays && std::exchange(is_elsewhere_, stays);
@@ -87,6 +88,7 @@ int MetricsFile::FollowPath(int64_t step, std::string* news) {
   }
   if (stays) {
     descriptor_ = old;
+    kept_bytes_ = old_kept_bytes;
     regular_ = true;
     return 0;
   }

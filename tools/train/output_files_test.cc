@@ -111,6 +111,20 @@ TEST_F(OutputFilesTest, AFileInThePlaceOfAMetricsFileKeepsItsLaterStepsWhenTheRu
             absl::StrCat(others, MetricLine(1).Text(), "\n", MetricLine(2).Text(), "\n"));
 }
 
+TEST_F(OutputFilesTest, ALockedFileInThePlaceOfAMetricsFileLeavesTheLinesOfTheRenamedOneToTheRun) {
+  auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
+  for (const int64_t step : {1, 2, 3}) file->Write(MetricLine(step));
+  std::filesystem::rename(Path("metrics"), Path("kept"));
+  const std::string others(1000, 'x');
+  std::ofstream(Path("metrics")) << others;
+  const auto other = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAfterOthers).value();
+  EXPECT_THAT(file->Write(MetricLine(4)), HasSubstr("and later steps"));
+  file->GoBackTo(1);
+  EXPECT_EQ(file->Write(MetricLine(2)), "");
+  EXPECT_EQ(Text(Path("kept")), "{\"step\":1}\n{\"step\":2}\n");
+  EXPECT_EQ(Text(Path("metrics")), others);
+}
+
 TEST_F(OutputFilesTest, AFileInThePlaceOfAMetricsFileWithoutALineKeepsWhatItHas) {
   std::ofstream(Path("metrics")) << "an earlier run\n";
   auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
