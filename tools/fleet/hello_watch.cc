@@ -12,6 +12,8 @@ using Kind = launch::ProcessState::Kind;
 
 constexpr int64_t kHelloMs = 30'000;  // without the greetings, which come all at once
 constexpr int64_t kWaitMsMax = 1'000;
+// A look takes at most about half a second for each host and a second for each process explained.
+constexpr int64_t kLookMsMax = 5'000;
 // The number of looks within the time after which a held process counts as failed.
 constexpr int64_t kLooksPerHold = 4;
 
@@ -26,7 +28,7 @@ HelloWatch::HelloWatch(const HelloLimits& limits)
 
 void HelloWatch::AddWait(int64_t wait_ms) { waited_ms_ += std::min(wait_ms, kWaitMsMax); }
 
-void HelloWatch::AddLook(int64_t look_ms) { waited_ms_ += look_ms; }
+void HelloWatch::AddLook(int64_t look_ms) { waited_ms_ += std::min(look_ms, kLookMsMax); }
 
 std::vector<WorkerId> HelloWatch::Judge(const std::vector<SilentWorker>& silent) {
   next_look_ms_ = waited_ms_ + std::max<int64_t>(1, limits_.held_ms / kLooksPerHold);

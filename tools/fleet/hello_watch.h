@@ -36,8 +36,9 @@ class HelloWatch {
   // Adds time that the caller has waited. A part of more than a second counts as a second, because
   // the caller itself was stopped then.
   void AddWait(int64_t wait_ms);
-  // Adds the time that a look has taken, all of it: many processes, or a host that does not answer,
-  // make looks long, and the limits hold then, too.
+  // Adds the time that a look has taken. Many processes, or a host that does not answer, make looks
+  // long, and the limits hold then, too. More than five seconds count as five, because the caller
+  // itself was stopped then.
   void AddLook(int64_t look_ms);
   // Returns the time that was added so far.
   int64_t waited_ms() const { return waited_ms_; }

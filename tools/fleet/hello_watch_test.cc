@@ -68,13 +68,18 @@ TEST(HelloWatchTest, TimeInWhichTheCallerWasStoppedCountsLittle) {
   HelloWatch watch(kLimits);
   watch.AddWait(3600'000);
   EXPECT_EQ(watch.waited_ms(), 1'000);
+  watch.AddLook(3600'000);
+  EXPECT_EQ(watch.waited_ms(), 6'000);
 }
 
 TEST(HelloWatchTest, LooksThatTakeLongDoNotMakeTheLimitLonger) {
   HelloWatch watch(kLimits);
   const std::vector<SilentWorker> silent = {{WorkerId(0), Kind::kUninterruptible}};
   EXPECT_THAT(LookAt(500, silent, &watch), IsEmpty());
-  watch.AddLook(9'500);
+  watch.AddLook(4'750);
+  EXPECT_TRUE(watch.LookIsDue());
+  EXPECT_THAT(watch.Judge(silent), IsEmpty());
+  watch.AddLook(4'750);
   EXPECT_TRUE(watch.LookIsDue());
   EXPECT_THAT(watch.Judge(silent), ElementsAre(WorkerId(0)));
 }
