@@ -160,7 +160,7 @@ void SignalWatch::NoteUserSignals() {
   ::sigaction(SIGUSR2, &action, &old_user2_);
 }
 
-const std::atomic<int>& SignalWatch::checkpoints_asked() const { return num_checkpoints_asked; }
+std::atomic<int>& SignalWatch::checkpoints_asked() const { return num_checkpoints_asked; }
 
 void SignalWatch::EndAtOnce(const std::string& message, int code) {
   KeepGoing();

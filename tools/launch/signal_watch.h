@@ -63,8 +63,9 @@ class SignalWatch {
   // From now on, as long as the watch lives, SIGUSR1 and SIGUSR2 are events, too, which Take
   // returns. They neither interrupt nor end anything.
   void NoteUserSignals();
-  // Returns how often SIGUSR1, the request for a checkpoint, has been noted.
-  const std::atomic<int>& checkpoints_asked() const;
+  // Returns how often SIGUSR1, the request for a checkpoint, has been noted and not answered.
+  // Whoever answers requests takes them off the number.
+  std::atomic<int>& checkpoints_asked() const;
 
   // Returns whether any signal has come that asks to end.
   const std::atomic<bool>& interrupted() const;

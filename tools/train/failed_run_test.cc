@@ -183,6 +183,16 @@ class InterruptedRestartTest : public ::testing::Test {
   TrainOptions options_;
 };
 
+TEST_F(InterruptedRestartTest, ARequestForACheckpointIsAnsweredOnceOverAllStarts) {
+  options_.checkpoint = folder_.PathFor("c") + "/";
+  std::atomic<int> asked = 2;
+  options_.checkpoints_asked = &asked;
+  FailOnce();
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(Train(job_, options_).status().message(), "a step that failed");
+  EXPECT_EQ(store::CommittedSteps(folder_.PathFor("c")).size(), 1u) << log_.str();
+}
+
 TEST_F(InterruptedRestartTest, TheRunHasTheStepsOfItsCheckpointAndSavesThem) {
   options_.checkpoint = folder_.PathFor("c") + "/";
   options_.checkpoint_every = 2;

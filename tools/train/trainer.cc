@@ -414,8 +414,7 @@ class Trainer {
   }
 
   bool CheckpointIsAsked() const {
-    return options_.checkpoints_asked != nullptr &&
-           options_.checkpoints_asked->load() != checkpoints_answered_;
+    return options_.checkpoints_asked != nullptr && options_.checkpoints_asked->load() > 0;
   }
 
   // Writes the checkpoint that a signal has asked for, once there are steps to keep and the last of
@@ -437,7 +436,7 @@ class Trainer {
     } else {
       written = WriteCheckpoint();
     }
-    checkpoints_answered_ = asked;
+    options_.checkpoints_asked->fetch_sub(asked);
     return written;
   }
 
@@ -760,7 +759,6 @@ class Trainer {
   std::optional<ReplicaWatch> replicas_;  // from Open on
   absl::Status evaluation_problem_;
   std::optional<double> gradient_norm_;  // the last reported
-  int checkpoints_answered_ = 0;         // of options_.checkpoints_asked
   TrainResult result_;
   int64_t started_at_ = 0;                // steps done before
   double step_seconds_ = 0;               // mean over the last burst

@@ -117,8 +117,9 @@ struct TrainOptions {
   // Called when a rank is found to be slow (straggler_watch.h). Returns whether its process is to
   // be replaced (JobRunner::Replace). Null: it is not.
   std::function<bool(RankId rank)> may_replace;
-  // How often a checkpoint has been asked for (SIGUSR1): one is written after the next update.
-  const std::atomic<int>* checkpoints_asked = nullptr;
+  // The number of requests for a checkpoint (SIGUSR1) that no start of the run has answered. One
+  // checkpoint after the next update answers all of them, and the run takes them off the number.
+  std::atomic<int>* checkpoints_asked = nullptr;
 };
 
 // CheckpointTotals are the costs of the checkpoints in a folder.
