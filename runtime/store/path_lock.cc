@@ -32,6 +32,11 @@ bool IsEmptyFile(int descriptor) {
   return ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
 }
 
+bool IsOpenForWriting(int descriptor) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 // Returns the error of a lock that cannot be opened. A lock that another user has left may be one
 // that this user may not open.
 absl::Status CannotOpen(const std::string& path, const std::string& file, int error) {
@@ -58,6 +63,11 @@ absl::StatusOr<std::unique_ptr<PathLock>> PathLock::Take(const std::string& path
       return Missing({"W0961", path, "a path to which no other process writes",
                       absl::StrCat("one to which a running process writes", LockHolderText(file)),
                       "another name, or wait until that process has ended"});
+    }
+    // NFS locks what is open for writing, and this user may not write the lock of another.
+    if (error == EBADF && !IsOpenForWriting(descriptor)) {
+      ::close(descriptor);
+      return CannotOpen(path, file, EACCES);
     }
     if (error != 0 && !HasNoLocks(error)) {
       ::close(descriptor);

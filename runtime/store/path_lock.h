@@ -1,8 +1,8 @@
 // A PathLock is the right of one process to write the files that belong to a path. It is a lock on
 // the empty file <path>.lock, which goes away with the object. The lock ends with its process in
 // any case: the next holder takes over a file that a killed process leaves, unless that file is of
-// another user who lets nobody open it. On a file system without locks, any number of processes
-// have the right.
+// another user who lets nobody open it, or on NFS nobody write to it. On a file system without
+// locks, any number of processes have the right.
 // A folder of checkpoints is locked itself (FolderClaim), as is a file that grows (metrics_file.h);
 // a file that is replaced as a whole cannot be. Thread rule: one thread.
 #pragma once

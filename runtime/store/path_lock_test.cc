@@ -108,21 +108,29 @@ TEST_F(PathLockTest, AFileSystemWithoutLocksHasAnyNumberOfHoldersAndOtherErrorsA
               AllOf(HasSubstr("cannot lock"), HasSubstr(Path("c.lock"))));
 }
 
-TEST_F(PathLockTest, ALockThatAnotherUserHasLeftIsNamedWithItsRemedy) {
+TEST_F(PathLockTest, ALockOfAnotherUserThatCannotBeLockedIsNamedWithItsRemedy) {
   constexpr uid_t kNobody = 65534;
+  constexpr mode_t kOthersMayRead = 0644, kNobodyElseMayRead = 0600;
   std::string folder = "/tmp/path_lock_test.XXXXXX";  // each user reaches a folder there
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   ASSERT_EQ(::chmod(folder.c_str(), 0777), 0);
   Put(folder + "/c.lock", "");
-  ASSERT_EQ(::chmod((folder + "/c.lock").c_str(), 0600), 0);
+  needs_writing = true;
   const uid_t own = ::geteuid();
-  const bool is_other = own == 0 && ::seteuid(kNobody) == 0;
-  const absl::Status refused = is_other ? PathLock::Take(folder + "/c").status() : absl::OkStatus();
-  ASSERT_EQ(::seteuid(own), 0);
+  bool is_other = own == 0;
+  for (const mode_t mode : {kOthersMayRead, kNobodyElseMayRead}) {
+    ASSERT_EQ(::chmod((folder + "/c.lock").c_str(), mode), 0);
+    is_other = is_other && ::seteuid(kNobody) == 0;
+    const absl::Status refused =
+        is_other ? PathLock::Take(folder + "/c").status() : absl::OkStatus();
+    ASSERT_EQ(::seteuid(own), 0);
+    if (!is_other) break;
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("W0046"), HasSubstr("remove " + folder + "/c.lock")))
+        << mode;
+  }
   std::filesystem::remove_all(folder);
   if (!is_other) GTEST_SKIP() << "only root becomes another user";
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("W0046"), HasSubstr("remove " + folder + "/c.lock")));
 }
 
 }  // namespace
