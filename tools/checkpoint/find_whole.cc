@@ -72,9 +72,9 @@ std::string WithoutAdvice(const absl::Status& status) {
   return text;
 }
 
-absl::Status CheckWhole(const std::string& folder) {
+absl::Status CheckWhole(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> reader,
-                        store::SafetensorsReader::Open(folder));
+                        store::SafetensorsReader::Open(path));
   if (reader->shards() != nullptr) WEIR_RETURN_IF_ERROR(reader->shards()->CheckSizes());
   TransitionOptions options;
   options.purpose = TransitionOptions::Purpose::kKeep;

@@ -17,9 +17,10 @@ namespace weir::checkpoint {
 // Returns an error for a text that has its own advice, without the advice and the last full stop.
 std::string WithoutAdvice(const absl::Status& status);
 
-// OkStatus if the checkpoint in `folder` (DIR/step-000000120) is whole. kDataLoss or kNotFound:
-// what is damaged or lacks, with the file and the tensor. kInvalidArgument (W0721): a newer format.
-absl::Status CheckWhole(const std::string& folder);
+// OkStatus if the checkpoint at `path` (DIR/step-000000120, a file or an index) is whole. kDataLoss
+// or kNotFound: what is damaged or lacks, with the file and the tensor. kInvalidArgument (W0721): a
+// newer format.
+absl::Status CheckWhole(const std::string& path);
 
 struct WholeCheckpoint {
   std::string path;  // DIR/step-000000100

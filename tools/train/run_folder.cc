@@ -137,9 +137,7 @@ std::optional<RunFolder::Written> RunFolder::Last() const {
 absl::Status RunFolder::Check(const std::string& path, const Known& known, Depth depth) {
   if (known.identity.has_value())
     WEIR_RETURN_IF_ERROR(checkpoint::CheckIdentity(path, *known.identity));
-  return depth == Depth::kContents && IsThere(path, /*is_folder=*/true)
-             ? checkpoint::CheckWhole(path)
-             : absl::OkStatus();
+  return depth == Depth::kContents ? checkpoint::CheckWhole(path) : absl::OkStatus();
 }
 
 RunFolder::Found RunFolder::FindWritten(Depth depth) const {

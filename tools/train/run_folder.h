@@ -82,8 +82,8 @@ class RunFolder {
   // Returns the newest checkpoint that this run has written and that is there; nullopt: none.
   std::optional<Written> Last() const;
 
-  // kIdentity: the checkpoint is the one that the run knows. kContents: it is also whole, as far as
-  // it is a folder.
+  // kIdentity: the checkpoint is the one that the run knows. kContents: the checkpoint is also
+  // whole. Values without checksums, as other programs write them, count as whole.
   enum class Depth : uint8_t { kIdentity, kContents };
   struct Found {
     std::optional<Written> written;
@@ -102,8 +102,10 @@ class RunFolder {
   // GoBackToWhole has returned, is made once more: because that checkpoint is gone from its path or
   // damaged by now, or another one stands there, and the run has another one. If so, goes back as
   // GoBackToWhole does. nullopt: the checkpoint is what it was, or the run has no other. Such
-  // starts come to an end: nothing is written between them, so each passes over a checkpoint more,
-  // or takes it from where somebody has moved the folder meanwhile.
+  // starts come to an end: nothing is written between them, and each follows on a change that
+  // somebody else has made to the chosen checkpoint. A checkpoint that the run has written is then
+  // passed over for good, or is taken from where somebody has moved the folder. One with which the
+  // run began is looked at anew each time.
   std::optional<checkpoint::WholeCheckpoint> GoBackFurther(const std::string& chosen);
 
   // Notes the checkpoint with which the run begins (--resume); empty: none. Call once, before it is

@@ -279,22 +279,6 @@ TEST_F(RunFolderTest, TheRunMayReplaceTheCheckpointWithWhichItBegan) {
   EXPECT_EQ(folder_.GoBackToWhole().path, StepIn("c", 2));
 }
 
-TEST_F(RunFolderTest, AFileIsThereOrNot) {
-  RunFolder file(Path("file"));
-  EXPECT_FALSE(file.has_begun());
-  ASSERT_TRUE(file.Claim().ok());
-  EXPECT_TRUE(file.has_begun());
-  EXPECT_FALSE(file.Last().has_value());
-  place_.Write("file", "a checkpoint");
-  file.NoteFile(2);
-  file.NoteFile(4);
-  EXPECT_EQ(file.Last()->step, 4);
-  EXPECT_EQ(file.GoBackToWhole().path, Path("file"));
-  fs::remove(Path("file"));
-  EXPECT_FALSE(file.Last().has_value());
-  EXPECT_EQ(file.GoBackToWhole().path, "");
-}
-
 // Writes a checkpoint of `step` in one file, which does not name its run.
 void WriteFile(const std::string& path, int64_t step, float value) {
   store::CheckpointFacts facts = store::FactsForTest(step);
@@ -305,6 +289,22 @@ void WriteFile(const std::string& path, int64_t step, float value) {
   ASSERT_TRUE(writer.ok()) << writer.status();
   ASSERT_TRUE((*writer)->Write(0, &value).ok());
   ASSERT_TRUE((*writer)->Commit().ok());
+}
+
+TEST_F(RunFolderTest, AFileIsThereOrNot) {
+  RunFolder file(Path("file"));
+  EXPECT_FALSE(file.has_begun());
+  ASSERT_TRUE(file.Claim().ok());
+  EXPECT_TRUE(file.has_begun());
+  EXPECT_FALSE(file.Last().has_value());
+  WriteFile(Path("file"), 4, 1.0f);
+  file.NoteFile(2);
+  file.NoteFile(4);
+  EXPECT_EQ(file.Last()->step, 4);
+  EXPECT_EQ(file.GoBackToWhole().path, Path("file"));
+  fs::remove(Path("file"));
+  EXPECT_FALSE(file.Last().has_value());
+  EXPECT_EQ(file.GoBackToWhole().path, "");
 }
 
 TEST_F(RunFolderTest, AFileThatAnotherRunHasReplacedIsToldByItsChecksum) {
@@ -328,6 +328,25 @@ TEST_F(RunFolderTest, AFileThatAnotherRunHasReplacedIsToldByItsChecksum) {
   EXPECT_THAT(file.CheckKnown(Path("begun")).message(), is_another);
   // Whoever loads the checkpoint of the first start gets the error.
   EXPECT_EQ(file.GoBackToWhole().path, Path("begun"));
+}
+
+TEST_F(RunFolderTest, ADamagedFileIsPassedOverForTheCheckpointWithWhichTheRunBegan) {
+  RunFolder file(Path("file"));
+  WriteFile(Path("begun"), 2, 1.0f);
+  file.NoteStart(Path("begun"));
+  ASSERT_TRUE(file.Claim().ok());
+  WriteFile(Path("file"), 4, 1.0f);
+  file.NoteFile(4);
+  EXPECT_FALSE(file.GoBackFurther(Path("file")).has_value());
+  std::fstream stream(Path("file"), std::ios::binary | std::ios::in | std::ios::out);
+  stream.seekp(-1, std::ios::end).put('\x7f');  // in the last value
+  stream.close();
+  EXPECT_TRUE(file.CheckKnown(Path("file")).ok()) << "the header is as it was";
+  const std::optional<checkpoint::WholeCheckpoint> other = file.GoBackFurther(Path("file"));
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->path, Path("begun"));
+  EXPECT_THAT(other->warnings, ElementsAre(HasSubstr("is damaged and is passed over")));
+  EXPECT_FALSE(file.GoBackFurther(Path("begun")).has_value());
 }
 
 TEST(RunWithoutCheckpointsTest, TheRunHasBegunOnceItHasAskedForItsPlace) {
