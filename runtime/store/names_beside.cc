@@ -40,6 +40,15 @@ int FollowLinks(std::string* path) {
   return ELOOP;
 }
 
+std::vector<std::string> WithTargets(const std::vector<std::string>& paths) {
+  std::vector<std::string> all;
+  for (std::string path : paths) {
+    all.push_back(path);
+    if (FollowLinks(&path) == 0 && path != all.back()) all.push_back(std::move(path));
+  }
+  return all;
+}
+
 int FlushFolderOf(const std::string& path) {
   const int folder = ::open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return errno;

@@ -12,6 +12,8 @@ namespace weir::store {
 std::string FolderOf(const std::string& path);
 // Follows the symbolic links at `path` to their end, where nothing needs to be.
 int FollowLinks(std::string* path);
+// Returns the paths and, after each that is a symbolic link, what the link leads to.
+std::vector<std::string> WithTargets(const std::vector<std::string>& paths);
 // Flushes the names in the folder of `path`. 0: also if the file system cannot flush folders.
 int FlushFolderOf(const std::string& path);
 

@@ -20,19 +20,6 @@
 #include "runtime/store/pending_file.h"
 
 namespace weir::store {
-namespace {
-
-// Returns the paths and, after each that is a symbolic link, what the link leads to.
-std::vector<std::string> WithTargets(const std::vector<std::string>& paths) {
-  std::vector<std::string> all;
-  for (std::string path : paths) {
-    all.push_back(path);
-    if (FollowLinks(&path) == 0 && path != all.back()) all.push_back(std::move(path));
-  }
-  return all;
-}
-
-}  // namespace
 
 std::vector<ReplacedFiles> ReplacedFiles::LeftBeside(const std::vector<std::string>& paths) {
   struct Set {

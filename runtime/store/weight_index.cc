@@ -160,7 +160,7 @@ absl::Status CheckIndexIsThere(const std::string& index_path) {
   std::vector<std::string> paths = ShardsBeside(index_path, {kReplacedMark});
   paths.push_back(index_path);
   // With the index of the earlier export, files of two exports would be read as one.
-  const bool is_aside = !NamesBeside(paths, kReplacedMark).empty();
+  const bool is_aside = !NamesBeside(WithTargets(paths), kReplacedMark).empty();
   return Missing(
       {"W0047", index_path,
        absl::StrCat("the index of the files of tensors beside it, from ", shards[0], " on"),

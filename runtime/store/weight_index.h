@@ -33,8 +33,8 @@ std::string IndexOfShard(const std::string& path);
 // NAME-00001-of-00003.safetensors; 1: the file has another name.
 int64_t FilesOfShard(const std::string& path);
 // kNotFound (W0047): there is no index at the path, but files of tensors are beside it. An export
-// was cut short (tools/weights/export_files.h), or a copy is incomplete. The advice is to export
-// again alone, if files of an earlier export are set aside.
+// was cut short (tools/weights/export_files.h), or a copy is incomplete. If
+// files of an earlier export are set aside, the advice is only to export again.
 absl::Status CheckIndexIsThere(const std::string& index_path);
 
 // kNotFound (W0040): nothing is at the path, but the index of an export that was given this path

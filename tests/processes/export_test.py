@@ -71,6 +71,12 @@ class Exports(weir_jobs.JobCase):
         self.place.run(*ONNX)
         self.assertEqual(self.files().keys(), {*old, "model.onnx", "model.onnx.data"})
 
+    def test_what_stays_set_aside_is_named(self):
+        # An export drops files alone, so a folder stays as a file does that the disk refuses to remove.
+        name = f"{ONNX_FILE}.replaced-0123456789abcdef"
+        os.mkdir(self.place.path(name))
+        self.assertIn(f"note: an export has set aside {name}: ", self.place.run(*ONNX).stdout)
+
     def test_a_disk_that_refuses_a_rename_leaves_the_earlier_export(self):
         if shutil.which("strace") is None:
             print("NOT DRILLED: faults at system calls need strace (tools/deps/install --with-hosts)", file=sys.stderr)

@@ -185,6 +185,9 @@ absl::Status ExportOnnx(const ExportArguments& arguments, CliContext* context) {
                 << "; open dimensions: " << (open.empty() ? "none" : absl::StrJoin(open, ", "))
                 << "\n";
   for (const std::string& note : notes) *context->out << "note: " << note << "\n";
+  if (const std::string aside = weights::AsideText({path, absl::StrCat(path, ".data")});
+      !aside.empty())
+    *context->out << "note: " << aside << "\n";
   return absl::OkStatus();
 }
 

@@ -112,14 +112,17 @@ std::string StrayText(const std::string& path, const std::vector<std::string>& f
   }
   std::vector<std::string> paths = PathsOfExports(path);
   paths.push_back(IndexOf(path));
-  const std::vector<store::NameBeside> aside = store::NamesBeside(paths, store::kReplacedMark);
-  if (!aside.empty()) {
-    sentences.push_back(absl::StrCat(
-        "an export that did not end has set aside ", AndLikeIt(aside[0].name, aside.size()),
-        ": that stays on a file system without locks; remove what you do "
-        "not need"));
-  }
+  if (std::string aside = AsideText(paths); !aside.empty()) sentences.push_back(std::move(aside));
   return absl::StrJoin(sentences, "; ");
+}
+
+std::string AsideText(const std::vector<std::string>& paths) {
+  const std::vector<store::NameBeside> aside =
+      store::NamesBeside(store::WithTargets(paths), store::kReplacedMark);
+  if (aside.empty()) return "";
+  return absl::StrCat("an export has set aside ", AndLikeIt(aside[0].name, aside.size()),
+                      ": that stays on a file system without locks, or if the disk refuses to "
+                      "remove it; remove what you do not need");
 }
 
 ExportFiles::ExportFiles(const std::string& path, std::vector<Entries> files)

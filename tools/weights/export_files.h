@@ -48,8 +48,12 @@ std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files
 absl::Status CheckNoOtherExport(const std::string& path, size_t num_files);
 // Returns a sentence about files beside `path` that have the name of a file of tensors of an export
 // to `path` and are not among `files`, or "". An export that was killed may leave some, which
-// nothing names. Likewise about files that are still set aside, as on a file system without locks.
+// nothing names. Adds the AsideText of the export.
 std::string StrayText(const std::string& path, const std::vector<std::string>& files);
+// Returns a sentence about files that an export has set aside for any of the paths, or for what
+// symbolic links there lead to, and that are still there after another export; "" if there are
+// none.
+std::string AsideText(const std::vector<std::string>& paths);
 
 class ExportFiles {
  public:

@@ -25,6 +25,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/temporary_folder_testing.h"
 #include "runtime/store/checkpoint_metadata.h"
+#include "runtime/store/weight_index.h"
 #include "tools/weights/find_weights.h"
 
 namespace {
@@ -289,6 +290,18 @@ TEST_F(ExportFilesTest, FilesThatStaySetAsideAreNamed) {
   EXPECT_THAT(StrayText(PathIn(folder), files),
               AllOf(HasSubstr("set aside " + files[0] + ending + " and 1 file like it"),
                     HasSubstr("without locks")));
+}
+
+TEST_F(ExportFilesTest, FilesThatAreSetAsideWhereALinkLeadsAreFound) {
+  const TemporaryFolder folder, elsewhere;
+  const std::vector<std::string> files = Export(folder, 12, kThreeFiles);
+  const std::string target = elsewhere.PathFor("index"), ending = ".replaced-0123456789abcdef";
+  std::filesystem::rename(files.back(), target + ending);
+  std::filesystem::create_symlink(target, files.back());
+  EXPECT_THAT(StrayText(PathIn(folder), files),
+              AllOf(HasSubstr("an export has set aside "), HasSubstr("/index" + ending)));
+  EXPECT_THAT(std::string(store::CheckIndexIsThere(files.back()).message()),
+              HasSubstr("files of an earlier one are set aside"));
 }
 
 TEST_F(ExportFilesTest, ASealedExportHasChangedNothing) {
