@@ -196,7 +196,7 @@ class SshTest(HostJobs):
         self.expect_nothing_left()
 
     def test_a_mesh_does_not_grow_if_a_host_that_lives_has_another_file(self):
-        book, job = self.start_on_a_book("--min-devices", "1", "--grow-after", "5")
+        book, job = self.start_on_a_book("--min-devices", "1", "--grow-after", "15")
         said = self.await_text(job, "step 1/")
         first, second = self.workers()
         os.kill(census.parent_of(second), signal.SIGKILL)
