@@ -417,7 +417,7 @@ TEST_P(TransitionTest, StatesOfAnotherJobAreRejectedByName) {
       AllOf(HasSubstr("W0716"), HasSubstr("tensor more:"), HasSubstr("the job does not have")));
 }
 
-// A file of one weight with this metadata.
+// Opens files of one weight, whose metadata the tests choose.
 class FileOfVersionTest : public ::testing::Test {
  protected:
   std::unique_ptr<store::SafetensorsReader> OpenWith(const store::Metadata& metadata) const {

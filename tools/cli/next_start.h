@@ -14,10 +14,11 @@ namespace weir::cli {
 // Lets the next start resume the newest checkpoint from which the run can go on, and says which
 // newer ones are passed over. If the run has none, the next start begins as the first one.
 void ChooseNextStart(train::TrainOptions* options, OngoingRun* run);
-// Decides whether a start after a failure is made once more that has failed with `status`, although
-// no process has failed. A start that had loaded all ranks is not: its error is none of the
-// checkpoint. RunFolder::GoBackFurther decides on the others. If the start is made once more, this
-// function chooses another checkpoint for it and says so.
+// Decides whether the run makes a start once more. The start follows on a failure, and has failed
+// itself with `status`, although no process has failed. If the start had loaded all ranks, the run
+// does not make it once more: the error is not one of the checkpoint. RunFolder::GoBackFurther
+// decides on all other starts. If the run makes the start once more, this function chooses another
+// checkpoint for the start and says so.
 bool ChooseAnotherStart(const absl::Status& status, train::TrainOptions* options, OngoingRun* run);
 // Returns with what a start begins, for people.
 std::string StartText(const train::TrainOptions& options);
