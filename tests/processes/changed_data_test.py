@@ -102,8 +102,8 @@ class ReplacedInputs(weir_jobs.JobCase):
                 self.expect_goes_on(job, text)
 
     def test_a_mesh_does_not_grow_onto_another_text(self):
-        job = self.start("--on-failure", "elastic", "--max-restarts", "0", "--restart-window", "1", "--min-devices", "1",
-                         "--grow-after", "15")
+        job = self.start("--on-failure", "elastic", "--max-restarts", "0", "--restart-window", "1", "--min-devices",
+                         "1", "--grow-after", "15")
         job.wait_for_step()
         self.kill_one(job)
         job.wait_for_text("a step is done again")
