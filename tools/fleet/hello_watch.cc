@@ -12,7 +12,8 @@ using Kind = launch::ProcessState::Kind;
 
 constexpr int64_t kHelloMs = 30'000;  // without the greetings, which come all at once
 constexpr int64_t kWaitMsMax = 1'000;
-// A look takes at most about half a second for each host and a second for each process explained.
+// All hosts look at the same time, for half a second at most. Each failed process that the caller
+// explains takes about a second more.
 constexpr int64_t kLookMsMax = 5'000;
 // The number of looks within the time after which a held process counts as failed.
 constexpr int64_t kLooksPerHold = 4;
