@@ -522,10 +522,10 @@ TEST(SafetensorsIndex, IsNamedToWhoAsksForTheFileThatTheExportWasToBe) {
     EXPECT_THAT(missing, HasSubstr("W0040 at " + path));
     EXPECT_THAT(missing, HasSubstr("found none, but the index of several files. Try: " + index));
   }
-  WriteOne(TemporaryPath("cut-00001-of-00002.safetensors"), "a", 1);
+  WriteOne(TemporaryPath("sharded-00001-of-00002.safetensors"), "a", 1);
   EXPECT_THAT(
-      std::string(SafetensorsReader::Open(TemporaryPath("cut.safetensors")).status().message()),
-      HasSubstr("W0047 at " + TemporaryPath("cut.safetensors.index.json")));
+      std::string(SafetensorsReader::Open(TemporaryPath("sharded.safetensors")).status().message()),
+      HasSubstr("W0047 at " + TemporaryPath("sharded.safetensors.index.json")));
 }
 
 TEST(SafetensorsIndex, RefusesAnIndexThatDoesNotFitItsFiles) {

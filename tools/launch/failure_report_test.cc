@@ -145,9 +145,8 @@ TEST(FailureReportTest, AWorkerThatFollowsIsNeverFirstThoughItWasSeenFirst) {
   const FailureReport report =
       Report({Exit(10, 0, kExitFollowing), EventAt(Kind::kLost, 5, 2), Exit(12, 2, kExitFollowing),
               Exit(1, 3, 0), Death(20, 1, SIGABRT)});
-  EXPECT_THAT(
-      report.text,
-      HasSubstr("after 0.020 s\n  first failure: ranks 2-3 (pid 4001): killed by SIGABRT (6)\n"));
+  EXPECT_THAT(report.text, HasSubstr("after 0.020 s of the run\n  first failure: ranks 2-3 (pid "
+                                     "4001): killed by SIGABRT (6)\n"));
   EXPECT_THAT(report.text, Not(HasSubstr("other worker")));
   EXPECT_EQ(report.exit_code, 134);
 }
