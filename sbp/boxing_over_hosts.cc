@@ -8,6 +8,7 @@
 
 #include "runtime/base/status.h"
 #include "sbp/boxing_planner.h"
+#include "sbp/exchange_view.h"
 #include "sbp/rank_view.h"
 
 namespace weir::sbp {
@@ -272,6 +273,18 @@ class LevelsPlanner {
   const BoxingSteps one_level_;
 };
 
+// Returns whether an axis of several devices becomes partial in the step.
+bool MakesPartials(const BoxingStep& step, const Places& places) {
+  const Mesh &before = places.mesh(step.from.place), &after = places.mesh(step.to.place);
+  const bool one_mesh = before == after;
+  for (int axis = 0; axis < after.num_axes(); ++axis) {
+    if (after.size(axis) > 1 && step.to.layout[axis].is_partial() &&
+        !(one_mesh && step.from.layout[axis].is_partial()))
+      return true;
+  }
+  return false;
+}
+
 // Returns the elements that a step between unequal meshes sends from host to host: what each
 // receiver asks for, less the parts that devices of its host hold.
 int64_t ElementsLackedOnHosts(const TensorType& type, const BoxingStep& step,
@@ -296,17 +309,44 @@ int64_t ElementsLackedOnHosts(const TensorType& type, const BoxingStep& step,
   return elements;
 }
 
-// Returns the elements that a step sends from host to host, as a sum over all receivers.
+// Returns the elements that a step over one mesh, which makes no partials, sends from host to host:
+// what each receiver gets from all its sources, less what sources on its host give.
+int64_t ElementsOfOtherHosts(const TensorType& type, const BoxingStep& step, const Places& places) {
+  const Mesh& mesh = places.mesh(step.to.place);
+  std::map<int64_t, std::vector<Coords>> senders_on;  // by host
+  for (const RankId rank : places.ranks(step.from.place))
+    senders_on[places.HostOf(rank)].push_back(places.CoordsOf(rank));
+  int64_t elements = 0;
+  for (const RankId receiver : places.ranks(step.to.place)) {
+    const Coords coords = places.CoordsOf(receiver);
+    const ExchangeView view(type, step, mesh, coords);
+    const Rect wanted = view.NewRect(coords);
+    int64_t sources = 1;  // of an element
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+      if (view.source_rule(axis) == SourceRule::kAll) sources *= mesh.size(axis);
+    }
+    elements += sources * wanted.volume();
+    for (const Coords& sender : senders_on[places.HostOf(receiver)]) {
+      if (view.MayServe(sender, coords))
+        elements -= Intersect(view.OldRect(sender), wanted).volume();
+    }
+  }
+  return elements;
+}
+
+// Returns the elements that a step sends from host to host. A step that makes no partials takes a
+// look at each receiver and the devices of its host.
 int64_t ElementsBetweenHosts(const TensorType& type, const BoxingStep& step, const Places& places) {
   if (JoinsMeshes(step, places)) return ElementsLackedOnHosts(type, step, places);
+  if (!MakesPartials(step, places)) return ElementsOfOtherHosts(type, step, places);
+  if (TotalBytes(type, {step}, places) == 0) return 0;
   int64_t elements = 0;
-  std::optional<RankView> ranks;
+  const RankView ranks(type, step, places, places.RankAt(step.to.place, 0));
+  ExchangeView::Leaves leaves;
   for (const RankId receiver : places.ranks(step.to.place)) {
-    // A flat view belongs to one group.
-    if (step.flat || !ranks.has_value()) ranks.emplace(type, step, places, receiver);
-    ranks->view().ForEachCell(ranks->ReceiverAt(receiver), [&](const Cell& cell) {
-      for (const Coords& source : ranks->SourcesOf(receiver, cell)) {
-        if (places.HostOf(ranks->SenderOf(source)) != places.HostOf(receiver))
+    ranks.view().ForEachCell(ranks.ReceiverAt(receiver), &leaves, [&](const Cell& cell) {
+      for (const Coords& source : ranks.SourcesOf(receiver, cell)) {
+        if (places.HostOf(ranks.SenderOf(source)) != places.HostOf(receiver))
           elements += cell.rect.volume();
       }
     });
@@ -340,23 +380,22 @@ class BlocksPlanner {
   // Returns the best steps over the cut meshes, or none if no steps save `saved_bytes_min` between
   // hosts against `one_level`, which are over the meshes of the places.
   BoxingSteps Plan(const BoxingSteps& one_level, int64_t saved_bytes_min) const {
+    Placement from = from_, to{OverCut(to_.layout, cut_, to_.place), to_.place};
+    if (!AsksForCopies(to)) return {};
     const bool is_cut_twice = places_.mesh(from_.place) == places_.mesh(to_.place);
     if (is_cut_twice && (HasPartials(from_.layout) || HasPartials(to_.layout))) return {};
-    Placement from = from_, to{OverCut(to_.layout, cut_, to_.place), to_.place};
     if (!KeepsShards(type_, to_, to.layout, places_, cut_)) return {};
     if (is_cut_twice) {
       from.layout = OverCut(from_.layout, cut_, from_.place);
       if (!KeepsShards(type_, from_, from.layout, places_, cut_)) return {};
     }
     BoxingSteps best;
-    Price least{
-        BytesBetweenHosts(type_, one_level, places_) - std::max<int64_t>(saved_bytes_min, 1) + 1, 0,
-        0};
+    Price least{BytesOfMoves(one_level, places_) - std::max<int64_t>(saved_bytes_min, 1) + 1, 0, 0};
     for (int t = 0; t < static_cast<int>(type_.dims.size()); ++t) {
       BoxingSteps steps = OnceForEachBlock(from, to, t);
       if (steps.empty()) continue;
-      const Price price{BytesBetweenHosts(type_, steps, cut_.places),
-                        TotalBytes(type_, steps, cut_.places), steps.size()};
+      const Price price{BytesOfMoves(steps, cut_.places), TotalBytes(type_, steps, cut_.places),
+                        steps.size()};
       if (price >= least) continue;
       least = price;
       best = std::move(steps);
@@ -365,23 +404,43 @@ class BlocksPlanner {
   }
 
  private:
-  using Price = std::tuple<int64_t, int64_t, size_t>;  // bytes between hosts, bytes, steps
+  using Price = std::tuple<int64_t, int64_t, size_t>;  // bytes of moves, bytes, steps
 
   static bool HasPartials(const Layout& layout) {
     return std::any_of(layout.begin(), layout.end(),
                        [](const Sbp& sbp) { return sbp.is_partial(); });
   }
 
+  // Returns whether the devices of a block ask for copies along the axis of the cut mesh.
+  bool IsShared(const Placement& to, int axis) const {
+    return cut_.within_host[axis] && cut_.places.mesh(to.place).size(axis) > 1 &&
+           !to.layout[axis].is_split();
+  }
+  bool AsksForCopies(const Placement& to) const {
+    for (int axis = 0; axis < static_cast<int>(to.layout.size()); ++axis) {
+      if (IsShared(to, axis)) return true;
+    }
+    return false;
+  }
+
+  // Returns the bytes that moves to the other place send from host to host. No other steps make a
+  // difference: the merges before the move depend on `from` alone, so all plans have the same, and
+  // what follows the move makes partials, which sends nothing, or stays within blocks.
+  int64_t BytesOfMoves(const BoxingSteps& steps, const Places& places) const {
+    BoxingSteps moves;
+    for (const BoxingStep& step : steps) {
+      if (step.from.place != step.to.place) moves.push_back(step);
+    }
+    return BytesBetweenHosts(type_, moves, places);
+  }
+
   // To the other place, where the devices of a block share what they all ask for along tensor axis
-  // t, and then within blocks. None: nobody asks for copies within a block.
+  // t, and then within blocks. None: PlanBoxing refuses the layout in between.
   BoxingSteps OnceForEachBlock(const Placement& from, const Placement& to, int t) const {
     Placement arrived = to;
-    const Mesh& mesh = cut_.places.mesh(to.place);
-    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-      if (cut_.within_host[axis] && mesh.size(axis) > 1 && !to.layout[axis].is_split())
-        arrived.layout[axis] = Sbp::S(t);
+    for (int axis = 0; axis < static_cast<int>(to.layout.size()); ++axis) {
+      if (IsShared(to, axis)) arrived.layout[axis] = Sbp::S(t);
     }
-    if (arrived == to) return {};
     const absl::StatusOr<BoxingSteps> move = PlanBoxing(type_, from, arrived, cut_.places),
                                       spread = PlanBoxing(type_, arrived, to, cut_.places);
     return move.ok() && spread.ok() ? Chain(*move, *spread) : BoxingSteps();
@@ -403,6 +462,7 @@ absl::StatusOr<Boxing> PlanBoxingOverHosts(const TensorType& type, const Placeme
   const HostCut* const cut = places.host_cut(to.place);
   if (cut == nullptr) return boxing;
   if (from.place != to.place && !places.has_equal_meshes()) {
+    if (type.dims.empty()) return boxing;  // blocks cannot share a scalar
     BoxingSteps steps =
         BlocksPlanner(type, from, to, places, *cut).Plan(boxing.steps, saved_bytes_min);
     if (steps.empty()) return boxing;

@@ -213,6 +213,64 @@ TEST(BoxingOverHostsTest, BytesBetweenHostsOfUnequalStagesAreTheClosedForms) {
   }
 }
 
+// Steps of all kinds: moves and merges, flat ones, and those that make partials.
+TEST(BoxingOverHostsTest, BytesBetweenHostsOfAnyStagesAreThoseOfTheMessages) {
+  const std::vector<Sbp> kEntries = {Sbp::S(0), Sbp::S(1), Sbp::B(), Sbp::P()};
+  const TensorType type = Matrix(13, 30);
+  const auto layouts_of = [&](const Mesh& mesh) {
+    std::vector<Layout> layouts = {{}};
+    for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+      std::vector<Layout> longer;
+      for (const Layout& layout : layouts) {
+        for (const Sbp& entry : kEntries) {
+          longer.push_back(layout);
+          longer.back().push_back(entry);
+        }
+      }
+      layouts = std::move(longer);
+    }
+    return layouts;
+  };
+  int crossing = 0;
+  for (const auto& [meshes, devices_per_host] :
+       {std::pair{std::vector{"dp=2,tp=3", "dp=2,tp=3"}, 4},
+        std::pair{std::vector{"dp=2,tp=3", "dp=2,tp=3", "tp=2"}, 4},
+        std::pair{std::vector{"dp=3", "dp=2,tp=2"}, 2},
+        std::pair{std::vector{"dp=2,tp=2", "tp=5"}, 3}}) {
+    std::vector<Mesh> of_places;
+    for (const char* mesh : meshes) of_places.push_back(*Mesh::Parse(mesh));
+    const Places places = PlacesWithMeshes(of_places, devices_per_host);
+    for (const int64_t to_place : {0, 1}) {
+      for (const Layout& from : layouts_of(of_places[0])) {
+        for (const Layout& to : layouts_of(of_places[static_cast<size_t>(to_place)])) {
+          const absl::StatusOr<Boxing> boxing =
+              PlanBoxingOverHosts(type, {from, 0}, {to, to_place}, places, 1);
+          ASSERT_TRUE(boxing.ok()) << boxing.status();
+          const int64_t counted = CountBytesBetweenHosts(*boxing, places);
+          EXPECT_EQ(weir::sbp::BytesBetweenHosts(boxing->type, boxing->steps, boxing->places),
+                    counted)
+              << ToText(from, of_places[0]) << " to place " << to_place << ", "
+              << ToText(to, places.mesh(to_place)) << ", hosts of " << devices_per_host;
+          if (counted > 0) ++crossing;
+          const std::vector<BoxingStep> one_level =
+              *PlanBoxing(type, {from, 0}, {to, to_place}, places);
+          EXPECT_LE(counted, CountBytesBetweenHosts({type, places, one_level}, places));
+        }
+      }
+    }
+  }
+  EXPECT_GT(crossing, 100);
+}
+
+TEST(BoxingOverHostsTest, AScalarGoesToUnequalStagesOnOneLevel) {
+  const Places places = PlacesWithMeshes({*Mesh::Parse("tp=4"), *Mesh::Parse("dp=8")}, 4);
+  const TensorType scalar{DType::kF32, {}};
+  const Placement from{{Sbp::P()}, 0}, to{{Sbp::B()}, 1};
+  const Boxing boxing = *PlanBoxingOverHosts(scalar, from, to, places, 1);
+  EXPECT_EQ(boxing.steps, *PlanBoxing(scalar, from, to, places));
+  EXPECT_EQ(boxing.places.mesh(1), places.mesh(1));
+}
+
 TEST(BoxingOverHostsTest, AReceiverTakesWhatADeviceOfItsHostHas) {
   // Ranks 0 to 5 hold copies, and ranks 6 and 7 want one. Ranks 4 to 7 share a host.
   const Places places = PlacesWithMeshes({*Mesh::Parse("dp=6"), *Mesh::Parse("tp=2")}, 4);
