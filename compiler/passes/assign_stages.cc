@@ -105,8 +105,10 @@ class CallCosts {
 };
 
 // Returns contiguous parts whose largest cost is smallest. Exact, by dynamic programming. The
-// search for the start of a part ends where the part alone costs more than the best so far. The
-// first start of equals counts.
+// search for the start of a part goes backwards and ends where the part alone costs more than the
+// parts before it: from there on, an earlier start makes nothing cheaper. Of equals, the earlier
+// start counts. The search looks at two starts at least, because a cheap call may vanish in a sum:
+// so two starts may be equal where the part alone is the costliest, and a job keeps its cut.
 std::vector<int64_t> BalancedCut(const CallCosts& costs, const PipelineSchedule& schedule) {
   const size_t n = costs.num_calls();
   const int64_t parts = schedule.num_parts();
@@ -119,11 +121,11 @@ std::vector<int64_t> BalancedCut(const CallCosts& costs, const PipelineSchedule&
     for (size_t i = p; i <= n; ++i) {
       for (size_t begin = i; begin-- > static_cast<size_t>(p) - 1;) {
         const double last = costs.Of(schedule.StageOf(p - 1), begin, i);
-        if (last > longer[i]) break;
         if (const double most = std::max(best[begin], last); most <= longer[i]) {
           longer[i] = most;
           from[p][i] = begin;
         }
+        if (last > best[begin] && begin + 1 < i) break;
       }
     }
     best = std::move(longer);

@@ -173,6 +173,17 @@ TEST(AssignStages, NoCutMakesTheCostliestPartOfUnequalStagesCheaper) {
   }
 }
 
+// The cost of a call without nodes is 1, which vanishes in sums above 2^53.
+TEST(AssignStages, OfCallsThatVanishInTheSumOneAtMostGoesToTheLaterPart) {
+  Module module = CallsOf({1, 0, 0, 2});
+  for (const ModelFunction& function : module.model.functions) {
+    for (Value& value : module.functions[function.forward].values)
+      value.type.dims = {{"batch", int64_t{1} << 27, 1}, {"wide", int64_t{1} << 27, 1}};
+  }
+  ASSERT_TRUE(AssignStages({}, LayoutRules(), Straight(2), &module).ok());
+  EXPECT_THAT(PartsOf(module), ElementsAre(0, 0, 1, 1));
+}
+
 TEST(AssignStages, ACutNamesTheFirstCallOfEachLaterPart) {
   Module module = CallsOf({5, 1, 1, 1, 1});
   ASSERT_TRUE(AssignStages(Cut({"c1", "c4"}), LayoutRules(), Straight(3), &module).ok());
