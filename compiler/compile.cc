@@ -12,6 +12,7 @@
 #include "compiler/job/parameter_groups.h"
 #include "compiler/job/precision_rules.h"
 #include "compiler/job/stage_meshes.h"
+#include "compiler/lower/known_calls.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/passes/assign_stages.h"
 #include "compiler/passes/build_program.h"
@@ -22,6 +23,7 @@
 #include "compiler/registers/twin_memory.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "compiler/rhythm/stage_twins.h"
+#include "compiler/transfer/transfer_lowering.h"
 #include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -95,14 +97,14 @@ std::string KeyOfKept(const proto::Job& job, PlanMode mode) {
   return absl::StrCat(static_cast<int>(mode), ";", key.SerializeAsString());
 }
 
-// Returns whether rules or meshes are for some stages only. Such rules decide which functions a
-// module has, and rules of stages with meshes of their own decide where a balanced cut lies.
-bool HasRulesOfStages(const proto::Job& job) {
+// Returns whether rules or meshes are for some stages only. Rules of stages decide which functions
+// a module has, and rules on stages with meshes of their own decide where a balanced cut lies.
+bool DiffersByStage(const proto::Job& job) {
   return HasStageMeshes(job) || std::any_of(job.rule().begin(), job.rule().end(),
                                             [](const auto& rule) { return rule.stage_size() > 0; });
 }
 
-// Adds the passes whose results do not depend on the rules, unless these are rules of stages.
+// Adds the passes whose results do not depend on the rules, unless the job differs by stage.
 // `imported`: where the module of the first pass goes, too; null: nowhere.
 void AddPassesBeforeLayouts(LogicalPlan* plan, Module* imported, PassPipeline* passes) {
   passes->Add({"import-graph", "the functions and calls of the graph, with a type for every value",
@@ -176,7 +178,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const proto::Job& job,
                        options.text_for_second_run, options.on_pass,
                        options.program_only ? PassPipelineOptions::Verification::kNone
                                             : PassPipelineOptions::Verification::kAfterEachPass});
-  const bool may_share = options.kept != nullptr && !HasRulesOfStages(job);
+  const bool may_share = options.kept != nullptr && !DiffersByStage(job);
   const KeptModules::Kept* const kept = may_share ? options.kept->Find(job, options.mode) : nullptr;
   std::optional<KeptModules::Kept> to_keep;
   if (may_share && kept == nullptr) to_keep.emplace();
@@ -250,6 +252,7 @@ absl::StatusOr<proto::RankPlan> LowerForRank(const LogicalPlan& plan, RankId ran
 absl::StatusOr<std::vector<FirstRank>> LowerFirstRanks(const LogicalPlan& plan) {
   const std::vector<std::vector<StageTwin>> twins = FindStageTwins(plan);
   std::vector<FirstRank> ranks(static_cast<size_t>(plan.places.size()));
+  TransferFactory transfers(plan.settings.runtime);
   for (size_t s = 0; s < ranks.size(); ++s) {
     if (ranks[s].plan != nullptr) continue;
     const auto stage = static_cast<int64_t>(s);
@@ -262,8 +265,9 @@ absl::StatusOr<std::vector<FirstRank>> LowerFirstRanks(const LogicalPlan& plan) 
       sharing.push_back(twin);
       weights.push_back(*std::move(pairs));
     }
+    KnownCalls known;
     WEIR_ASSIGN_OR_RETURN(const RankGraph graph,
-                          LowerToRankGraph(plan, plan.places.RankAt(stage, 0)));
+                          LowerToRankGraph(plan, plan.places.RankAt(stage, 0), &known, &transfers));
     WEIR_ASSIGN_OR_RETURN(PlanAndArenas made, AllocateRegisters(plan, graph, sharing));
     const auto shared = std::make_shared<const proto::RankPlan>(std::move(made.plan));
     ranks[s] = {shared, stage, shared->arena_bytes(), {}};

@@ -29,7 +29,7 @@ inline constexpr int64_t kDevicesMax = 16384;
 
 // KeptModules has modules as the passes before layouts leave them, so that a search need not import
 // and differentiate one graph for each of its jobs: jobs that differ in rules alone share a module,
-// except where rules are for some stages only. Thread rule: one thread.
+// except where rules or meshes are for some stages only. Thread rule: one thread.
 class KeptModules {
  public:
   struct Kept {

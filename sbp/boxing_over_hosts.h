@@ -22,11 +22,11 @@
 //
 // Where places have unequal meshes, the devices of each mesh are cut into blocks that lie on one
 // host each. A move to a cut place brings every element that a block asks for to one device of the
-// block, and the block spreads the element. Between stages of unequal meshes, a device takes what it
-// gets from a device on its own host, if one has it (sbp/rank_view.h). So a move of T bytes to copies everywhere sends T bytes
-// to each host that has no copy yet, if each host has one block. Sums are merged before and after
-// the move as on one level. Moves of partial tensors between places of one mesh stay on one level.
-// Thread rule: pure functions.
+// block, and the block spreads the element. Between stages of unequal meshes, a device takes what
+// it gets from a device on its own host, if one has it (sbp/rank_view.h). So a move of T bytes to
+// copies everywhere sends T bytes to each host that has no copy yet, if each host has one block.
+// Sums are merged before and after the move as on one level. Moves of partial tensors between
+// places of one mesh stay on one level. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -92,9 +92,10 @@ std::shared_ptr<const HostCut> CutByHosts(std::vector<Place> places, int64_t dev
                                            std::move(axes)});
 }
 
+enum class BlockHosts : uint8_t { kOne, kOwn };
+
 // Returns whether each block of neighbouring devices has a host of its own (kOwn), or at least lies
 // on one host (kOne).
-enum class BlockHosts : uint8_t { kOne, kOwn };
 bool HasBlocks(const Place& place, int64_t block, int64_t devices_per_host, BlockHosts hosts) {
   std::set<int64_t> seen;
   const auto devices = static_cast<int64_t>(place.ranks.size());

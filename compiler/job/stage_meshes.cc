@@ -115,14 +115,14 @@ absl::StatusOr<std::vector<sbp::Mesh>> ImportStageMeshes(const proto::Job& job,
   return meshes;
 }
 
-namespace {
-
 sbp::Mesh WrittenMesh(const proto::Job& job) {
   std::vector<sbp::MeshAxis> axes;
   for (const proto::MeshAxisSpec& axis : job.mesh().axis())
     axes.push_back({axis.name(), axis.size()});
   return sbp::Mesh(std::move(axes));
 }
+
+namespace {
 
 // Returns the meshes of ImportStageMeshes, or none if the compiler refuses them.
 std::vector<sbp::Mesh> MeshesOfStages(const proto::Job& job, const sbp::Mesh& mesh) {

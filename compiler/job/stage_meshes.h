@@ -26,6 +26,9 @@ bool HasStageMeshes(const proto::Job& job);
 absl::StatusOr<std::vector<sbp::Mesh>> ImportStageMeshes(const proto::Job& job,
                                                          const sbp::Mesh& mesh);
 
+// Returns the mesh of the job as it is written, which the compiler may refuse.
+sbp::Mesh WrittenMesh(const proto::Job& job);
+
 // Returns the mesh with the axes of all places, each with its largest size.
 sbp::Mesh LargestMesh(const sbp::Places& places);
 

@@ -5,6 +5,7 @@
 #include "compiler/compile.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/testing/small_job.h"
+#include "compiler/transfer/transfer_lowering.h"
 #include "gtest/gtest.h"
 
 namespace weir::compiler {
@@ -19,9 +20,25 @@ class KnownCallsTest : public ::testing::Test {
   }
 
   RankGraph GraphOf(RankId rank, KnownCalls* known) const {
-    absl::StatusOr<RankGraph> graph = LowerToRankGraph(*plan_, rank, known);
+    TransferFactory transfers(plan_->settings.runtime);
+    return GraphOf(rank, known, &transfers);
+  }
+
+  RankGraph GraphOf(RankId rank, KnownCalls* known, TransferFactory* transfers) const {
+    absl::StatusOr<RankGraph> graph = LowerToRankGraph(*plan_, rank, known, transfers);
     EXPECT_TRUE(graph.ok()) << graph.status();
     return graph.value_or(RankGraph());
+  }
+
+  // Returns the number of actors that run the same object in both graphs.
+  static int NumShared(const RankGraph& a, const RankGraph& b) {
+    EXPECT_EQ(a.actors.size(), b.actors.size());
+    int shared = 0;
+    for (auto of_a = a.actors.begin(), of_b = b.actors.begin();
+         of_a != a.actors.end() && of_b != b.actors.end(); ++of_a, ++of_b) {
+      if (of_a->chain != nullptr && of_a->chain == of_b->chain) ++shared;
+    }
+    return shared;
   }
 
   static const RankActor& ActorOf(const RankGraph& graph, const std::string& name) {
@@ -50,6 +67,16 @@ TEST_F(KnownCallsTest, RanksOfOneNumberInTheirStagesShareTheirKernels) {
   const RankGraph here = GraphOf(places.RankAt(0, 1), &known),
                   there = GraphOf(places.RankAt(1, 1), &known);
   EXPECT_EQ(ActorOf(here, "backward layers.1").chain, ActorOf(there, "backward layers.2").chain);
+}
+
+TEST_F(KnownCallsTest, GraphsOfOneFactoryShareWhatItKnowsOfTransfers) {
+  TransferFactory transfers(plan_->settings.runtime);
+  KnownCalls of_first, of_second, of_third;
+  const RankGraph first = GraphOf(RankId(0), &of_first, &transfers),
+                  second = GraphOf(RankId(0), &of_second, &transfers),
+                  third = GraphOf(RankId(0), &of_third);
+  EXPECT_GT(NumShared(first, second), 0);
+  EXPECT_EQ(NumShared(first, third), 0);
 }
 
 TEST_F(KnownCallsTest, ValuesInOneTensorAreOneOperand) {

@@ -462,13 +462,13 @@ absl::Status ShapeStages(LogicalPlan* plan) {
 
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank) {
   KnownCalls known;
-  return LowerToRankGraph(plan, rank, &known);
+  TransferFactory transfers(plan.settings.runtime);
+  return LowerToRankGraph(plan, rank, &known, &transfers);
 }
 
-absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank,
-                                           KnownCalls* known) {
-  TransferFactory transfers(plan.settings.runtime);
-  return RankLowering(plan, rank, &plan.stages[plan.places.PlaceOf(rank)], known, &transfers).Run();
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank, KnownCalls* known,
+                                           TransferFactory* transfers) {
+  return RankLowering(plan, rank, &plan.stages[plan.places.PlaceOf(rank)], known, transfers).Run();
 }
 
 }  // namespace weir::compiler

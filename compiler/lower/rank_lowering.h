@@ -8,6 +8,7 @@
 #include "compiler/ir/logical_plan.h"
 #include "compiler/ir/rank_graph.h"
 #include "compiler/lower/known_calls.h"
+#include "compiler/transfer/transfer_lowering.h"
 
 namespace weir::compiler {
 
@@ -17,8 +18,10 @@ absl::Status ShapeStages(LogicalPlan* plan);
 
 // Preconditions: ShapeStages has run, and the plan has the rank.
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank);
-// The same, for several ranks that have one number in their stages: what their calls share is made
-// once. `known` has seen no other ranks, and no other plan.
-absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank, KnownCalls* known);
+// The same, for several ranks. What the calls of ranks of one number in their stages share is made
+// once: `known` has seen no other ranks, and no other plan. Boxings of all ranks are planned once:
+// `transfers` has the settings of the plan, and has seen no other plan.
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, RankId rank, KnownCalls* known,
+                                           TransferFactory* transfers);
 
 }  // namespace weir::compiler

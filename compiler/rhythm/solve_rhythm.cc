@@ -8,6 +8,7 @@
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/play_stations.h"
 #include "compiler/rhythm/stage_twins.h"
+#include "compiler/transfer/transfer_lowering.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -83,6 +84,7 @@ absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const Co
   StationGraphBuilder builder(plan, costs);
   const std::vector<std::vector<StageTwin>> twins = FindStageTwins(plan);
   std::map<int64_t, KnownCalls> known;  // by the ranks' numbers in their stages
+  TransferFactory transfers(plan.settings.runtime);
   for (int64_t stage = 0; stage < plan.places.size(); ++stage) {
     if (twins[stage].empty()) continue;  // the twin of an earlier stage
     const int64_t of_stage = plan.places.mesh(stage).num_ranks();
@@ -91,7 +93,8 @@ absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const Co
     for (int64_t i = 0; i < shown; ++i) {
       const int64_t device = i > 0 && i + 1 == shown ? of_stage - 1 : i;
       const RankId rank = plan.places.RankAt(stage, device);
-      WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank, &known[device]));
+      WEIR_ASSIGN_OR_RETURN(RankGraph graph,
+                            LowerToRankGraph(plan, rank, &known[device], &transfers));
       WEIR_RETURN_IF_ERROR(CheckSizes(graph));
       builder.Add(graph, twins[stage]);
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace weir::compiler {
 namespace {
@@ -73,11 +75,14 @@ class Comparison {
   }
 
   // Between unequal meshes, hosts decide who sends.
-  bool MessagesMatch(int64_t of_first, int64_t of_stage) const {
+  bool MessagesMatch(int64_t of_first, int64_t of_stage) {
     const sbp::Places& places = plan_.places;
-    return places.mesh(of_first) == places.mesh(of_stage) &&
-           (places.has_equal_meshes() ||
-            HostsOf(places, first_, of_first) == HostsOf(places, stage_, of_stage));
+    if (places.mesh(of_first) != places.mesh(of_stage)) return false;
+    if (places.has_equal_meshes()) return true;
+    const auto [known, is_new] = hosts_match_.try_emplace({of_first, of_stage}, false);
+    if (is_new)
+      known->second = HostsOf(places, first_, of_first) == HostsOf(places, stage_, of_stage);
+    return known->second;
   }
 
   bool ItemsMatch(const ProgramItem& a, const ProgramItem& b) {
@@ -139,6 +144,8 @@ class Comparison {
   const Module& module_;
   const int64_t first_, stage_;
   Pairs values_, parts_;
+  // By the other stages of two items.
+  std::map<std::pair<int64_t, int64_t>, bool> hosts_match_;
 };
 
 }  // namespace

@@ -16,13 +16,6 @@
 namespace weir::compiler {
 namespace {
 
-sbp::Mesh MeshOf(const proto::Job& job) {
-  std::vector<sbp::MeshAxis> axes;
-  for (const proto::MeshAxisSpec& axis : job.mesh().axis())
-    axes.push_back({axis.name(), axis.size()});
-  return sbp::Mesh(std::move(axes));
-}
-
 // Returns the job with one call in place of each chain of calls of `main`, and without a pipeline,
 // on one stage with this mesh. Boxings of the job know no hosts: BoxingCosts knows them.
 proto::Job Reduced(const proto::Job& job, const sbp::Mesh& stage_mesh) {
@@ -110,7 +103,7 @@ double LeastLargestPart(const std::vector<double>& costs, int64_t parts) {
 
 absl::StatusOr<std::unique_ptr<JobTrial>> JobTrial::Create(const proto::Job& job,
                                                            const CostModel* costs) {
-  const sbp::Mesh written = MeshOf(job);
+  const sbp::Mesh written = WrittenMesh(job);
   WEIR_RETURN_IF_ERROR(written.Validate());
   WEIR_RETURN_IF_ERROR(ImportStageMeshes(job, written).status());
   const sbp::Mesh mesh = LargestMeshOf(job);
