@@ -130,16 +130,43 @@ class CostsOfPlan {
     if (plan_.places.num_ranks() <= kRanksWithLinks) AddLinks(bundle, per_step, &group);
   }
 
-  // Returns the bytes that a bundle sends from host to host, or 0 if hosts do not cut the mesh
-  // evenly.
-  double BytesBetweenHosts(const Bundle& bundle) const {
+  // Returns whether links tell the bytes from host to host: those of equal meshes that hosts do not
+  // cut evenly.
+  bool CountsLinksBetweenHosts() const {
+    return plan_.places.has_equal_meshes() && plan_.places.host_cut() == nullptr;
+  }
+
+  // Returns the bytes that a bundle sends from host to host, or 0 if links tell them.
+  double BytesBetweenHosts(const Bundle& bundle) {
+    if (CountsLinksBetweenHosts()) return 0;
     const sbp::HostCut* const cut = plan_.places.host_cut();
-    if (cut == nullptr) return 0;
     int64_t bytes = 0;
+    if (cut == nullptr) {
+      for (size_t k = 0; k < bundle.moved.num_transfers(); ++k)
+        bytes += BytesBetweenHosts(bundle.moved, k);
+      return static_cast<double>(bytes);
+    }
     for (size_t i = 0; i < bundle.moved.types().size(); ++i)
       bytes += sbp::BytesBetweenHosts(bundle.moved.types()[i], bundle.moved.steps()[i],
                                       bundle.moved.places(), *cut);
     return static_cast<double>(bytes);
+  }
+
+  // Returns the bytes that transfer `k` sends from host to host, whatever the meshes are.
+  int64_t BytesBetweenHosts(const compiler::MovedTensors& moved, size_t k) {
+    int64_t bytes = 0;
+    if (!transfers_.IsCollective(moved, k)) {
+      for (size_t i = 0; i < moved.types().size(); ++i)
+        bytes += sbp::BytesBetweenHosts(moved.types()[i], {moved.steps()[i][k]}, moved.places());
+      return bytes;
+    }
+    const std::unique_ptr<compiler::TransferLowering> transfer = transfers_.Make(moved, k, {});
+    for (const RankId rank : plan_.places.ranks(moved.steps()[0][k].from.place)) {
+      for (const auto& [peer, sent] : transfer->BytesSent(rank)) {
+        if (plan_.places.HostOf(rank) != plan_.places.HostOf(peer)) bytes += sent;
+      }
+    }
+    return bytes;
   }
 
   void AddLinks(const Bundle& bundle, double per_step, Group* group) {
@@ -150,9 +177,7 @@ class CostsOfPlan {
         for (const auto& [peer, bytes] : transfer->BytesSent(rank)) {
           const double sent = per_step * static_cast<double>(bytes);
           group->links[{rank, peer}] += sent;
-          // Where hosts do not cut the mesh evenly, there is no closed form.
-          if (plan_.places.host_cut() == nullptr &&
-              plan_.places.HostOf(rank) != plan_.places.HostOf(peer))
+          if (CountsLinksBetweenHosts() && plan_.places.HostOf(rank) != plan_.places.HostOf(peer))
             group->cost.bytes_between_hosts += sent;
         }
       }

@@ -27,8 +27,8 @@ struct BoxingCost {
   double bytes = 0;       // per step, over all links
   RankId from, to;        // of the busiest link; none: not known (large meshes)
   double link_bytes = 0;  // of that link, per step
-  // Per step, over all links from host to host. 0 if the mesh has one host, or is large and not cut
-  // evenly by hosts.
+  // Per step, over all links from host to host. 0 if there is one host, or if all stages have one
+  // mesh, which is large and not cut evenly by hosts.
   double bytes_between_hosts = 0;
 };
 

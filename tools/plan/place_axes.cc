@@ -182,6 +182,14 @@ absl::Status WithOtherWords(const absl::Status& wrong_order) {
   return Rejected(problem);
 }
 
+// Returns whether some place has devices that boxing sees as blocks of one host.
+bool CutsSomePlace(const sbp::Places& places) {
+  for (int64_t place = 0; place < places.size(); ++place) {
+    if (places.host_cut(place) != nullptr) return true;
+  }
+  return false;
+}
+
 std::string InsteadText(const PlacedAxes& placed) {
   return absl::StrCat(" instead of ", BytesText(placed.bytes_as_written),
                       " in the order as written; --place ", kPlaceAsWritten, " keeps that");
@@ -249,7 +257,10 @@ std::string HostsText(const compiler::LogicalPlan& plan, const std::vector<Boxin
     absl::StrAppend(&text, "; ",
                     AxesText(plan.mesh, OrderOf(plan.mesh, *plan.job), devices, "them"));
   } else if (devices > 1 && !plan.places.has_equal_meshes()) {
-    absl::StrAppend(&text, ", which cut the mesh of each stage by itself");
+    absl::StrAppend(&text, CutsSomePlace(plan.places)
+                               ? ", which cut the mesh of each stage by itself"
+                               : ", which do not cut the meshes evenly, so moves send each device "
+                                 "its own copy");
   } else if (devices > 1) {
     absl::StrAppend(&text, ", which do not cut the mesh evenly, so transfers know no hosts");
     const std::vector<Order> orders =

@@ -203,6 +203,13 @@ TEST(PlanScreenTest, SaysHowTheMeshLiesOverHosts) {
   entry->set_mesh("dp=4");
   EXPECT_THAT(Unwrapped(PlanOf(unequal).screen),
               HasSubstr("3 with 2 devices each, which cut the mesh of each stage by itself; "));
+  entry->set_mesh("dp=3");
+  proto::Pipeline::StageMesh* first = unequal.mutable_pipeline()->add_stage_mesh();
+  first->add_stage(0);
+  first->set_mesh("dp=1");  // ranks 1 to 3 have two hosts
+  EXPECT_THAT(
+      Unwrapped(PlanOf(unequal).screen),
+      HasSubstr("which do not cut the meshes evenly, so moves send each device its own copy"));
   EXPECT_THAT(PlanOf(GptOn("dp=2,tp=2")).screen, Not(HasSubstr("hosts  ")));
 }
 
@@ -226,6 +233,36 @@ TEST(PlanScreenTest, CountsTheBytesBetweenManyHosts) {
   proto::Job job = GptOverHosts("dp=36,tp=2", 8);
   ASSERT_TRUE(job::SetField("graph.dim[batch].size=144", &job).ok());
   EXPECT_THAT(Unwrapped(PlanOf(job).screen), HasSubstr("B a step between hosts"));
+}
+
+// Hosts of one device: all bytes go from host to host, on few ranks and on more than get links.
+TEST(PlanScreenTest, CountsTheBytesBetweenTheHostsOfUnequalStages) {
+  for (const auto& [mesh, second] :
+       {std::pair("pp=2,dp=2,tp=2", "tp=2"), {"pp=2,dp=36,tp=2", "dp=18,tp=2"}}) {
+    for (const int64_t devices_per_host : {1, 8}) {
+      SCOPED_TRACE(absl::StrCat(mesh, " and ", second, ", hosts of ", devices_per_host));
+      proto::Job job = GptOverHosts(mesh, devices_per_host);
+      ASSERT_TRUE(job::SetField("graph.dim[batch].size=144", &job).ok());
+      proto::Pipeline::StageMesh* entry = job.mutable_pipeline()->add_stage_mesh();
+      entry->add_stage(1);
+      entry->set_mesh(second);
+      const Planned planned = PlanOf(job);
+      const absl::StatusOr<std::vector<BoxingCost>> costs = CostsOfBoxings(*planned.plan);
+      ASSERT_TRUE(costs.ok()) << costs.status();
+      double bytes = 0, between = 0;
+      for (const BoxingCost& cost : *costs) {
+        bytes += cost.bytes;
+        between += cost.bytes_between_hosts;
+      }
+      EXPECT_GT(bytes, 0);
+      if (devices_per_host == 1) {
+        EXPECT_DOUBLE_EQ(between, bytes);
+      } else {
+        EXPECT_LT(between, bytes);
+        EXPECT_EQ(between > 0, planned.plan->places.num_ranks() > 8);
+      }
+    }
+  }
 }
 
 TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
