@@ -108,11 +108,17 @@ class Search {
     return a.estimate.step_ns < b.estimate.step_ns;
   }
 
+  // Returns whether candidates of one estimate count as the same layouts. On stages with meshes of
+  // their own, rules that mean the same on the largest mesh may differ on the others.
+  bool MayBeOne(const FoundLayouts& a, const FoundLayouts& b) const {
+    return !HasStageMeshes(job_) || a.rules == b.rules;
+  }
+
   void Keep(const FoundLayouts& found) {
     std::vector<FoundLayouts>& best = report_.best;
     for (FoundLayouts& other : best) {
       if (other.estimate.step_ns != found.estimate.step_ns ||
-          other.estimate.device_bytes != found.estimate.device_bytes)
+          other.estimate.device_bytes != found.estimate.device_bytes || !MayBeOne(other, found))
         continue;
       // The two estimates are equal, and fewer rules are easier to read.
       if (found.rules.size() < other.rules.size()) other = found;
@@ -293,11 +299,13 @@ class Search {
     return all;
   }
 
-  // Drops rules of the best results that change nothing.
+  // Drops rules of the best results that change nothing, and results that are then alike.
   absl::Status DropIdleRules() {
-    for (FoundLayouts& found : report_.best) {
-      if (found.origin == Origin::kPresent) continue;
-      for (size_t i = found.rules.size(); i-- > hints_;) {
+    std::vector<FoundLayouts>& best = report_.best;
+    for (size_t done = 0;
+         done < best.size() && static_cast<int64_t>(done) < int64_t{options_.results_max};) {
+      FoundLayouts& found = best[done];
+      for (size_t i = found.rules.size(); found.origin != Origin::kPresent && i-- > hints_;) {
         RuleList fewer = found.rules;
         fewer.erase(fewer.begin() + static_cast<int64_t>(i));
         const absl::StatusOr<FoundLayouts> without =
@@ -308,7 +316,15 @@ class Search {
           continue;
         found = *without;
       }
-      if (&found - report_.best.data() + 1 >= options_.results_max) break;
+      const auto end = best.begin() + static_cast<std::ptrdiff_t>(done);
+      const bool is_known = std::any_of(best.begin(), end, [&](const FoundLayouts& other) {
+        return other.job.SerializeAsString() == found.job.SerializeAsString();
+      });
+      if (is_known) {
+        best.erase(end);
+      } else {
+        ++done;
+      }
     }
     return absl::OkStatus();
   }

@@ -39,8 +39,9 @@ struct FreeSettings {
   bool cut = false;
 };
 // Returns the settings that the job leaves as they are by default: one micro-batch, ZeRO stage 0,
-// no word about what is kept for the backward pass, no cut of equal stages. A model without a loss
-// has no setting but the cut.
+// no word about what is kept for the backward pass, no cut. If stages have meshes of their own, the
+// cut is not free, even if these meshes repeat that of the job. A model without a loss has no
+// setting but the cut.
 FreeSettings SettingsLeftFree(const proto::Job& job);
 
 struct SearchOptions {
@@ -62,7 +63,8 @@ struct FoundLayouts {
 
 struct SearchReport {
   FoundLayouts present;
-  // Ascending by estimate, those that fit first. Two do not have the same estimate and memory.
+  // Ascending by estimate, those that fit first. Two have the same estimate and memory only if
+  // stages have meshes of their own and the two differ in their rules.
   std::vector<FoundLayouts> best;
   std::optional<FoundLayouts> known;  // the best of the known rules with the settings of the job
   int64_t compiled = 0;               // candidates

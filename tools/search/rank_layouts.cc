@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/job/import_graph.h"
+#include "compiler/job/mesh_use.h"
 #include "compiler/job/stage_meshes.h"
 #include "compiler/search/job_trial.h"
 #include "runtime/base/status.h"
@@ -33,7 +34,8 @@ constexpr double kMemoryTolerance = 0.1;
 struct Figures {
   Source source = Source::kEstimated;
   double step_ns = 0, device_bytes = 0;
-  double acts = 0;  // of the virtual run
+  double acts = 0;        // of the virtual run
+  absl::Status mesh_use;  // W0920, as CheckMeshUse says
 };
 
 // By the bytes of the job: the present rules are a row of every round.
@@ -41,6 +43,10 @@ using KnownFigures = std::map<std::string, Figures>;
 
 bool IsBetter(const RankedLayouts& a, const RankedLayouts& b) {
   if (a.fits != b.fits) return a.fits;
+  // The estimates of stages with meshes of their own are about other stages.
+  const bool is_estimated = a.source == Source::kEstimated;
+  if (compiler::HasStageMeshes(a.found.job) && is_estimated != (b.source == Source::kEstimated))
+    return !is_estimated;
   return a.fits ? a.step_ns < b.step_ns : a.device_bytes < b.device_bytes;
 }
 
@@ -65,7 +71,8 @@ class Ranking {
   void Add(const compiler::FoundLayouts& found, RankedLayouts::Row row) {
     for (RankedLayouts& known : rows_) {
       if (known.found.estimate.step_ns != found.estimate.step_ns ||
-          known.found.estimate.device_bytes != found.estimate.device_bytes)
+          known.found.estimate.device_bytes != found.estimate.device_bytes ||
+          (compiler::HasStageMeshes(found.job) && known.found.rules != found.rules))
         continue;
       // Fewer rules that say the same are easier to read.
       if (known.row == RankedLayouts::Row::kKnown && row == RankedLayouts::Row::kFound &&
@@ -97,8 +104,15 @@ class Ranking {
         row.step_ns *= best.step_ns / best.found.estimate.step_ns;
         row.device_bytes *= best.device_bytes / best.found.estimate.device_bytes;
       }
-      row.fits =
-          row.fits && (options_.memory_bytes <= 0 || row.device_bytes <= options_.memory_bytes);
+      HoldToMemory(&row);
+    }
+    std::stable_sort(rows_.begin(), rows_.end(), IsBetter);
+    // On stages with meshes of their own, plans decide what is best.
+    for (size_t i = 0; i < rows_.size() && compiler::HasStageMeshes(rows_[0].found.job); ++i) {
+      if (!rows_[0].fits || rows_[0].source != Source::kEstimated) break;
+      WEIR_RETURN_IF_ERROR(PredictRow(&rows_[0]));
+      HoldToMemory(&rows_[0]);
+      std::stable_sort(rows_.begin(), rows_.end(), IsBetter);
     }
     return absl::OkStatus();
   }
@@ -119,6 +133,7 @@ class Ranking {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<compiler::LogicalPlan> plan,
                           compiler::CompileJob(job, options));
     Figures figures;
+    figures.mesh_use = compiler::CheckMeshUse(*plan);
     const sim::StepPrediction prediction = sim::PredictStep(*plan, costs_);
     if (prediction.step_ns > 0) {
       figures.step_ns = prediction.step_ns;
@@ -133,10 +148,11 @@ class Ranking {
     return figures;
   }
 
-  std::vector<RankedLayouts> Sorted() && {
-    std::stable_sort(rows_.begin(), rows_.end(), IsBetter);
-    return std::move(rows_);
-  }
+  // W0920 of the first rules found whose plan leaves an axis of the mesh unused.
+  const absl::Status& mesh_use() const { return mesh_use_; }
+
+  // Returns the rows in their order after Predict.
+  std::vector<RankedLayouts> TakeRows() && { return std::move(rows_); }
 
  private:
   void CountRun(double acts) {
@@ -155,13 +171,24 @@ class Ranking {
     if (figures->step_ns > 0) row->step_ns = figures->step_ns;
     row->source = figures->source;
     row->device_bytes = figures->device_bytes;
+    // A run would refuse these rules. The search has looked at equal stages alone.
+    if (row->row != RankedLayouts::Row::kPresent && !figures->mesh_use.ok()) {
+      row->fits = false;
+      mesh_use_.Update(figures->mesh_use);
+    }
     return absl::OkStatus();
+  }
+
+  void HoldToMemory(RankedLayouts* row) const {
+    row->fits =
+        row->fits && (options_.memory_bytes <= 0 || row->device_bytes <= options_.memory_bytes);
   }
 
   const sim::JobCosts& costs_;
   const RankOptions& options_;
   KnownFigures& known_;
   std::vector<RankedLayouts> rows_;
+  absl::Status mesh_use_;
   double acts_ = 0;
   int64_t runs_ = 0;
 };
@@ -229,6 +256,7 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
   ranked.devices = compiler::NumDevices(job, compiler::kDevicesMax);
   KnownFigures known;
   double acts_of_row = 0;
+  absl::Status mesh_use;
   for (int round = 0; round < kMemoryRounds; ++round) {
     WEIR_ASSIGN_OR_RETURN(const compiler::SearchReport report,
                           compiler::SearchLayouts(job, search));
@@ -243,7 +271,8 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
       ranking.Add(found, RankedLayouts::Row::kFound);
     WEIR_RETURN_IF_ERROR(ranking.Predict());
     acts_of_row = ranking.ActsOfRow();
-    std::vector<RankedLayouts> rows = std::move(ranking).Sorted();
+    mesh_use.Update(ranking.mesh_use());
+    std::vector<RankedLayouts> rows = std::move(ranking).TakeRows();
     ranked.compiled += report.compiled;
     ranked.solved += report.solved;
     ranked.batch_statistics = report.batch_statistics;
@@ -261,6 +290,8 @@ absl::StatusOr<RankedSearch> RankLayouts(const proto::Job& job, const sim::JobCo
     search.memory_bytes = kMemorySlack * options.memory_bytes / planned;
   }
   const RankedLayouts& first = ranked.rows[0];
+  const bool is_too_large = options.memory_bytes > 0 && first.device_bytes > options.memory_bytes;
+  if (!first.fits && !is_too_large) WEIR_RETURN_IF_ERROR(mesh_use);
   if (!first.fits && options.if_nothing_fits == RankOptions::IfNothingFits::kIsAnError) {
     return Rejected({"W0991", absl::StrCat("memory of a device, ", options.memory_of),
                      absl::StrCat("at least ", BytesText(first.device_bytes),

@@ -1,7 +1,10 @@
 // Ranks the layouts that a search finds by the step that `weir sim` predicts for each, beside the
 // rules of the job and the best of the known rules. Memory is what `weir plan` says: that of the
 // fullest rank, with the workspace of its kernels and an evaluation beside the training. The plans
-// decide what fits; the estimates of the search only say what to try.
+// decide what fits; the estimates of the search only say what to try. The virtual runs of large
+// jobs take long, so that only the first rows of such a job have plans: others have the estimate,
+// at the scale of the best. If stages have meshes of their own, those rows come last, and the first
+// row has a plan if it fits.
 // Thread rule: pure functions.
 #pragma once
 

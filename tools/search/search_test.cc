@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "compiler/compile.h"
+#include "compiler/job/mesh_use.h"
 #include "compiler/search/job_trial.h"
 #include "compiler/search/search_layouts.h"
 #include "gmock/gmock.h"
@@ -454,6 +455,50 @@ TEST(RankLayouts, StagesOfUnequalMeshesGetRulesThatTheyShare) {
   EXPECT_EQ(first.found.job.pipeline().SerializeAsString(), job.pipeline().SerializeAsString());
   EXPECT_EQ(ranked->devices, 6);
   EXPECT_THAT(SearchScreen(*ranked, job), HasSubstr("6 devices (pp=2,dp=2,tp=2 at most): "));
+}
+
+// A run takes all rules that fit, and the best of them have a plan.
+TEST(RankLayouts, RulesThatFitUnequalStagesUseTheirMeshes) {
+  const sim::JobCosts costs = Costs();
+  proto::Job job = OnUnequalStages(Llama("dp=2,tp=2", 8, 128, 512));
+  job.mutable_pipeline()->mutable_stage_mesh(0)->set_mesh("dp=2");
+  job.mutable_pipeline()->mutable_stage_mesh(1)->set_mesh("tp=2");
+  RankOptions options;
+  options.top = 8;
+  const auto ranked = RankLayouts(job, costs, options);
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_TRUE(ranked->rows[0].fits);
+  EXPECT_NE(ranked->rows[0].source, Source::kEstimated);
+  for (const RankedLayouts& row : ranked->rows) {
+    if (!row.fits || row.row == RankedLayouts::Row::kPresent) continue;
+    const auto plan = compiler::CompileJob(row.found.job, {});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_TRUE(compiler::CheckMeshUse(**plan).ok()) << compiler::CheckMeshUse(**plan);
+  }
+}
+
+// The batch over dp and the heads over tp cost the same as the reverse, if both axes have two
+// devices, but not on a stage where one of them has one.
+TEST(SearchLayouts, RulesThatTieOnTheLargestMeshStayApartOnUnequalStages) {
+  const sim::JobCosts costs = Costs();
+  const auto num_ties = [&](const proto::Job& job) {
+    const auto report = compiler::SearchLayouts(job, Options(costs, 32));
+    EXPECT_TRUE(report.ok()) << report.status();
+    if (!report.ok()) return -1;
+    int ties = 0;
+    for (size_t i = 1; i < report->best.size(); ++i) {
+      const compiler::FoundLayouts &a = report->best[i - 1], &b = report->best[i];
+      if (a.estimate.step_ns != b.estimate.step_ns ||
+          a.estimate.device_bytes != b.estimate.device_bytes)
+        continue;
+      EXPECT_NE(a.rules, b.rules);
+      ++ties;
+    }
+    return ties;
+  };
+  const proto::Job equal = Llama("dp=2,tp=2", 8, 128, 512);
+  EXPECT_EQ(num_ties(equal), 0);
+  EXPECT_GT(num_ties(OnUnequalStages(equal)), 0);
 }
 
 TEST(SearchLayouts, UnequalMeshesThatAreFarFromEachOtherAreRefused) {
