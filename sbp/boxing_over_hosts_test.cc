@@ -198,6 +198,7 @@ TEST(BoxingOverHostsTest, BytesBetweenHostsOfUnequalStagesAreTheClosedForms) {
         Case{"tp=4", "[tp: S(1)]", "dp=8", "[dp: S(0)]", 4, 1},
         Case{"tp=2", "[tp: B]", "dp=6", "[dp: B]", 4, 2},  // one host of four has two blocks
         Case{"tp=2", "[tp: B]", "dp=6", "[dp: B]", 2, 3},
+        Case{"tp=2", "[tp: B]", "dp=5", "[dp: B]", 4, 3},  // no blocks: three devices lack a copy
         Case{"tp=2", "[tp: B]", "dp=2,tp=4", "[dp: B, tp: S(1)]", 2, 2},
         Case{"dp=6", "[dp: B]", "tp=2", "[tp: B]", 4, 0},
         Case{"dp=8", "[dp: B]", "tp=4", "[tp: B]", 4, 1}}) {

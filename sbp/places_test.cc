@@ -71,7 +71,9 @@ TEST(Places, RanksOfUnequalMeshesAreNumberedPlaceAfterPlace) {
   EXPECT_EQ(places.ranks(1), RanksOf({1, 2, 3, 4}));
   EXPECT_THAT(places.CoordsOf(RankId(2)), ElementsAre(0, 1));
   EXPECT_EQ(places.HostOf(RankId(4)), 2);
-  EXPECT_EQ(places.host_cut(), nullptr) << "hosts do not cut unequal meshes evenly";
+  EXPECT_EQ(places.host_cut(), nullptr) << "unequal meshes have no cut in common";
+  EXPECT_EQ(places.host_cut(0), nullptr) << "one device";
+  EXPECT_EQ(places.host_cut(1), nullptr) << "ranks 1 and 2 are neighbours on two hosts";
 }
 
 TEST(Places, PlacesMayDifferInSizeAndMesh) {

@@ -181,7 +181,8 @@ TEST(BoxingBytes, ToDevicesOfAnotherMesh) { CheckPairsBetween("x=1,y=4", "x=2,y=
 TEST(BoxingBytes, BetweenTheHostsOfUnequalMeshes) {
   EXPECT_GT(CheckPairsOverHosts("x=2", "x=4", 2), 0);
   EXPECT_GT(CheckPairsOverHosts("x=1,y=2", "x=3,y=2", 4), 0);
-  EXPECT_GT(CheckPairsOverHosts("x=6", "x=2", 4) + CheckPairsOverHosts("x=3", "x=6", 3), 0);
+  EXPECT_GT(CheckPairsOverHosts("x=6", "x=2", 4), 0);
+  EXPECT_GT(CheckPairsOverHosts("x=3", "x=6", 3), 0);
 }
 
 TEST(BoxingBytes, AStepOfTrainingSendsWhatThePlanSays) {
