@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "compiler/compile.h"
 #include "compiler/explain/bytes_per_step.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -246,8 +247,9 @@ TEST(PlanScreenTest, CountsTheBytesBetweenTheHostsOfUnequalStages) {
       proto::Pipeline::StageMesh* entry = job.mutable_pipeline()->add_stage_mesh();
       entry->add_stage(1);
       entry->set_mesh(second);
-      const Planned planned = PlanOf(job);
-      const absl::StatusOr<std::vector<BoxingCost>> costs = CostsOfBoxings(*planned.plan);
+      const auto plan = compiler::CompileJob(job, {});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      const absl::StatusOr<std::vector<BoxingCost>> costs = CostsOfBoxings(**plan);
       ASSERT_TRUE(costs.ok()) << costs.status();
       double bytes = 0, between = 0;
       for (const BoxingCost& cost : *costs) {
@@ -259,7 +261,7 @@ TEST(PlanScreenTest, CountsTheBytesBetweenTheHostsOfUnequalStages) {
         EXPECT_DOUBLE_EQ(between, bytes);
       } else {
         EXPECT_LT(between, bytes);
-        EXPECT_EQ(between > 0, planned.plan->places.num_ranks() > 8);
+        EXPECT_EQ(between > 0, (*plan)->places.num_ranks() > 8);
       }
     }
   }
