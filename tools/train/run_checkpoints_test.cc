@@ -644,6 +644,7 @@ TEST_F(RunCheckpointsTest, ALeftoverOfADeadRunIsSweptAndALongerRunStays) {
 }
 
 TEST_F(RunCheckpointsTest, WhoResumesAnEarlierStepIsToldWhatBecomesOfTheLaterOnes) {
+  options_.checkpoint_every = 4;
   Run(SmallJob());
   options_.resume = Path("c") + "/step-000000004";
   Run(SmallJob());
