@@ -104,7 +104,7 @@ absl::Status CheckInputs(const Fleet& fleet, const InputWatch* inputs,
       FileFingerprint found;
       if (static_cast<int>(i) < answers[worker].input_file_size()) {
         const proto::FileFact& fact = answers[worker].input_file(static_cast<int>(i));
-        found = {fact.size(), fact.crc()};
+        found = {fact.size(), fact.sum()};
       }
       files.push_back({fleet.PathOn(worker, path), fleet.HostOf(worker), found});
     }

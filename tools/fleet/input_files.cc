@@ -6,8 +6,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/checksum.h"
 #include "runtime/base/problem.h"
+#include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
@@ -15,6 +15,11 @@
 
 namespace weir::fleet {
 namespace {
+
+uint32_t SumOf(const std::string& bytes) {
+  const uint64_t key = KeyOf(bytes.data(), bytes.size());
+  return static_cast<uint32_t>(key ^ (key >> 32));
+}
 
 FileFingerprint FingerprintOfFile(const std::string& path) {
   FileFingerprint print;
@@ -36,7 +41,7 @@ FileFingerprint FingerprintOfFile(const std::string& path) {
     file.read(bytes.data() + before, FileFingerprint::kBlockBytes);
     bytes.resize(before + static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
   }
-  print.crc = Crc32c(bytes.data(), bytes.size());
+  print.sum = SumOf(bytes);
   return print;
 }
 
@@ -46,10 +51,10 @@ FileFingerprint FingerprintOfIndex(const std::string& path) {
   std::string prints;
   for (const std::string& file : store::FilesOfWeights(path)) {
     const FileFingerprint print = FingerprintOfFile(file);
-    absl::StrAppend(&prints, print.size, " ", print.crc, "\n");
+    absl::StrAppend(&prints, print.size, " ", print.sum, "\n");
     if (file != path) all.size += std::max<int64_t>(print.size, 0);
   }
-  all.crc = Crc32c(prints.data(), prints.size());
+  all.sum = SumOf(prints);
   return all;
 }
 
@@ -70,7 +75,7 @@ std::string FingerprintText(const FileFingerprint& file) {
   return file.size < 0
              ? "no such file"
              : absl::StrCat(BytesText(static_cast<double>(file.size)), " (", file.size,
-                            " bytes, checksum ", absl::Hex(file.crc, absl::kZeroPad8), ")");
+                            " bytes, checksum ", absl::Hex(file.sum, absl::kZeroPad8), ")");
 }
 
 absl::Status CheckSameFile(const FileFingerprint& own, OwnFile when,

@@ -11,17 +11,19 @@
 
 namespace weir::fleet {
 
-// Two equal files have the same FileFingerprint: the size, and a checksum of blocks that are spread
-// evenly over the file. Files of at most kBlocksMax blocks are read whole.
+// Two equal files have the same FileFingerprint: the size, and a hash of blocks that are spread
+// evenly over the file. Files of at most kBlocksMax blocks are read whole. The hash is no CRC: all
+// messages of one length that end in their own CRC, as the index of a checkpoint does, have one
+// CRC, whatever stands before or after them.
 struct FileFingerprint {
   static constexpr int64_t kBlockBytes = 64 << 10;
   static constexpr int64_t kBlocksMax = 64;
 
   int64_t size = -1;  // -1: there is no such file
-  uint32_t crc = 0;
+  uint32_t sum = 0;
 
   bool operator==(const FileFingerprint& other) const {
-    return size == other.size && crc == other.crc;
+    return size == other.size && sum == other.sum;
   }
 };
 

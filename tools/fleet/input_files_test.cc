@@ -2,10 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/checkpoint_index.h"
 
 namespace weir::fleet {
 namespace {
@@ -49,6 +52,43 @@ TEST_F(InputFilesTest, TheEndsOfALargeFileCount) {
     EXPECT_FALSE(Of(other) == whole) << place;
   }
   EXPECT_FALSE(Of(content + "x") == whole);
+}
+
+TEST_F(InputFilesTest, MessagesThatEndInTheirOwnSumHaveOtherFingerprints) {
+  const auto with_sum = [](std::string message) {
+    const uint32_t sum = Crc32c(message.data(), message.size());
+    return message.append(reinterpret_cast<const char*>(&sum), sizeof(sum));
+  };
+  // Files that are read whole, and one of which blocks are read.
+  for (const size_t size : {100u, 70'000u, 9'000'000u}) {
+    SCOPED_TRACE(size);
+    std::string message(size, 'x');
+    const std::string one = with_sum(message);
+    message[0] = 'y';
+    const std::string other = with_sum(message);
+    ASSERT_EQ(Crc32c(one.data(), one.size()), Crc32c(other.data(), other.size()));
+    EXPECT_FALSE(Of(one) == Of(other));
+    EXPECT_FALSE(Of("before" + one + "after") == Of("before" + other + "after"));
+  }
+}
+
+TEST_F(InputFilesTest, CheckpointsOfTwoRunsAtOneStepHaveOtherFingerprints) {
+  // A large index has more bytes than are read.
+  for (const size_t plan_bytes : {16u, 9'000'000u}) {
+    SCOPED_TRACE(plan_bytes);
+    std::vector<FileFingerprint> prints;
+    for (const std::string run : {"0123456789abcdef", "fedcba9876543210"}) {
+      store::CheckpointIndex index;
+      index.facts.job_id = run;
+      index.facts.plan_id = std::string(plan_bytes, 'p');
+      index.facts.step = 12;
+      folder_.Write(run + "/step-000000012/index.pb", store::EncodeIndex(index));
+      prints.push_back(FingerprintOf(folder_.PathFor(run + "/step-000000012")));
+    }
+    EXPECT_EQ(prints[0].size, prints[1].size);
+    EXPECT_GT(prints[0].size, 0);
+    EXPECT_FALSE(prints[0] == prints[1]);
+  }
 }
 
 TEST_F(InputFilesTest, ACheckpointFolderIsItsIndexAndIsShippedFileByFile) {

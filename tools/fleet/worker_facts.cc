@@ -72,7 +72,7 @@ void AddInputFiles(const google::protobuf::RepeatedPtrField<std::string>& files,
     const FileFingerprint print = FingerprintOf(path);
     proto::FileFact* fact = answer->add_input_file();
     fact->set_size(print.size);
-    fact->set_crc(print.crc);
+    fact->set_sum(print.sum);
   }
 }
 
