@@ -147,7 +147,8 @@ std::optional<int64_t> StepOfName(const std::string& name) {
 }
 
 bool IsOfCheckpoints(const std::string& name) {
-  return absl::StartsWith(name, kStepPrefix) || name == kLatestFile;
+  return name == kLatestFile ||
+         (absl::StartsWith(name, kStepPrefix) && !absl::StrContains(name, kPartialMark));
 }
 
 std::vector<int64_t> CommittedSteps(const std::string& directory, FileSystem* files) {

@@ -42,7 +42,9 @@ namespace weir::store {
 std::string StepFolderName(int64_t step);
 // Returns the step of such a name; nullopt: the name is another.
 std::optional<int64_t> StepOfName(const std::string& name);
-// Returns whether a name in the folder of a run is that of a step, whole or not, or `latest`.
+// Returns whether a name in the folder of a run says that a checkpoint was committed there:
+// `latest`, or a step that is whole, damaged or removed. A step that a run is writing, or was
+// writing when it was killed, says nothing.
 bool IsOfCheckpoints(const std::string& name);
 
 // Returns whether `path` is a folder that holds checkpoints or is one checkpoint. A folder of

@@ -38,9 +38,9 @@ std::string GoesOnFromText(const std::string& folder, int64_t steps_again);
 // no committed checkpoint. kDataLoss (W0725): none is whole. kInvalidArgument: see CheckWhole.
 absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory);
 
-// Returns whether no run has begun a checkpoint in this folder of a run: the folder has no step, be
-// it whole, damaged or unfinished, and no `latest`. A folder that is not there has none, and one
-// that cannot be listed may have some.
+// Returns whether no run has committed a checkpoint in this folder of a run: the folder has no
+// step, be it whole or damaged, and no `latest`. Steps that killed runs were writing do not count.
+// A folder that is not there has none, and one that cannot be listed may have some.
 bool HasNoSteps(const std::string& directory);
 
 // Returns the error of CheckWhole. If there is an earlier checkpoint beside `folder` that is whole,

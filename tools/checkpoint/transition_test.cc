@@ -550,7 +550,7 @@ TEST_F(FindWholeTest, WithoutAnyThatIsWholeTheErrorTellsWhatTheNewestLacks) {
   EXPECT_THAT(std::string(FindWhole(empty.path()).status().message()), HasSubstr("W0711"));
 }
 
-TEST_F(FindWholeTest, AFolderHasNoStepsIfNoCheckpointWasEverBegunInIt) {
+TEST_F(FindWholeTest, AFolderHasNoStepsIfNoCheckpointWasEverCommittedInIt) {
   EXPECT_FALSE(HasNoSteps(folder_.path()));
   const TemporaryFolder empty;
   EXPECT_TRUE(HasNoSteps(empty.path()));
@@ -558,8 +558,10 @@ TEST_F(FindWholeTest, AFolderHasNoStepsIfNoCheckpointWasEverBegunInIt) {
   empty.Write("metrics.jsonl", "");
   EXPECT_TRUE(HasNoSteps(empty.path()));
   EXPECT_FALSE(HasNoSteps(empty.PathFor("metrics.jsonl"))) << "it is no folder";
-  std::filesystem::create_directory(empty.PathFor("step-000000012.partial-0123456789abcdef"));
-  EXPECT_FALSE(HasNoSteps(empty.path()));
+  empty.Write("step-000000012.partial-0123456789abcdef/index.pb", "");
+  EXPECT_TRUE(HasNoSteps(empty.path())) << "a killed run was writing the step";
+  std::filesystem::create_directory(empty.PathFor("step-000000012"));
+  EXPECT_FALSE(HasNoSteps(empty.path())) << "the step has lost its index";
 }
 
 }  // namespace

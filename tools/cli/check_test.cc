@@ -406,10 +406,25 @@ TEST_F(CheckTest, OneCommandBeginsARunAndGoesOnWithIt) {
   EXPECT_THAT(second.err, HasSubstr(run + "/step-000000003"));
 }
 
+TEST_F(CheckTest, ARunThatWasKilledInItsFirstCheckpointBeginsAgainWithTheSameCommand) {
+  const TemporaryFolder folder;
+  const std::string job = ImageJob(), run = folder.PathFor("run/");
+  const std::string left = "run/step-000000003.partial-0123456789abcdef";
+  folder.Write(left + "/rank-00000.safetensors", "a part");
+  for (const std::string verb : {"check", "train"}) {
+    SCOPED_TRACE(verb);
+    const Outcome begun = Weir({verb, job, "--checkpoint", run, "--resume", run, "--steps", "3"});
+    EXPECT_EQ(begun.code, 0) << begun.err;
+    EXPECT_THAT(begun.err, HasSubstr("run/ has no checkpoint yet: the run begins at step 0\n"));
+  }
+  EXPECT_TRUE(Exists(run + "step-000000003/index.pb"));
+  EXPECT_FALSE(Exists(folder.PathFor(left)));
+}
+
 TEST_F(CheckTest, ARunThatFindsNoCheckpointToResumeBeginsOnlyInAFolderWithoutSteps) {
   const TemporaryFolder folder;
   const std::string job = ImageJob(), run = folder.PathFor("run/");
-  for (const char* left : {"step-000000003", "step-000000003.partial-0123456789abcdef", "latest"}) {
+  for (const char* left : {"step-000000003", "step-000000003.removed-0123456789abcdef", "latest"}) {
     std::filesystem::create_directories(run + left);
     for (const std::string verb : {"check", "train"}) {
       SCOPED_TRACE(absl::StrCat(verb, " ", left));

@@ -471,7 +471,8 @@ absl::StatusOr<ResumeNews> TrainArguments::ChooseResume() {
   const std::string directory = store::WithoutSlashes(options.resume);
   const bool is_own_folder = train::IsFolderPath(options.checkpoint) &&
                              directory == store::WithoutSlashes(options.checkpoint);
-  // A scheduler may start one command again and again, and the first start has no checkpoint.
+  // A scheduler may start one command again and again. The first start has no checkpoint, and may
+  // be killed before it has one.
   if (is_own_folder && checkpoint::HasNoSteps(directory)) {
     options.resume.clear();
     return ResumeNews{directory + "/ has no checkpoint yet: the run begins at step 0", {}};

@@ -103,10 +103,10 @@ struct TrainArguments : PlannedJobArguments {
   // Decides from which checkpoint a run with --resume goes on, which options.resume names then. If
   // --resume names the folder of a run whose last checkpoint is damaged, this is the newest one
   // that is whole, and the result says so, in warnings. If --resume names the folder of
-  // --checkpoint, and no checkpoint was ever begun in it, then options.resume becomes empty: the
-  // run begins at its beginning, as the note says. kDataLoss, kNotFound: --resume names a damaged
-  // checkpoint, or a folder without any that is whole. Call before the run writes checkpoints: it
-  // may replace `latest`.
+  // --checkpoint, and no checkpoint was ever committed in it, then options.resume becomes empty:
+  // the run begins at its beginning, as the note says. kDataLoss, kNotFound: --resume names a
+  // damaged checkpoint, or a folder without any that is whole. Call before the run writes
+  // checkpoints: it may replace `latest`.
   absl::StatusOr<ResumeNews> ChooseResume();
 };
 
