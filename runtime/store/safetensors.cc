@@ -625,6 +625,8 @@ absl::Status SafetensorsWriter::WriteChecksums() {
   std::vector<int64_t> positions;
   metadata_[kHeaderSum] = HeaderSum(HeaderText(entries_, metadata_, &positions));
   const std::string header = HeaderText(entries_, metadata_, &positions);
+  const uint64_t length = header.size();
+  header_sum_ = ExtendCrc32c(Crc32c(&length, sizeof(length)), header.data(), header.size());
   return WriteAt(8, header.data(), static_cast<int64_t>(header.size()));
 }
 

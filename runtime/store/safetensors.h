@@ -162,6 +162,8 @@ class SafetensorsWriter {
   absl::Status Seal();
   // Seals the file unless that is done, then replaces the file at path().
   absl::Status Commit();
+  // Returns the sum of the header that Seal has written (SafetensorsReader::header_sum).
+  uint32_t header_sum() const { return header_sum_; }
 
  private:
   SafetensorsWriter() = default;
@@ -175,6 +177,7 @@ class SafetensorsWriter {
   std::vector<int64_t> positions_;  // of each entry, from the start of the file
   std::vector<int64_t> written_;    // elements of each entry
   bool is_sealed_ = false;
+  uint32_t header_sum_ = 0;
 };
 
 // A SafetensorsPart writes shards into a file that a SafetensorsWriter, of this process or another,

@@ -220,13 +220,14 @@ absl::StatusOr<std::map<int64_t, train::StepMetrics>> FleetRunner::Evaluate() {
   return MetricsOf(*answers);
 }
 
-absl::Status FleetRunner::Save(const train::SaveOrder& order) {
+absl::StatusOr<uint32_t> FleetRunner::Save(const train::SaveOrder& order) {
   fleet_->Enter(launch::FailureMoment::kSaving);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsWriter> writer,
                         train::BeginSave(facts_.states, order.set, order.metadata, order.path));
   WEIR_RETURN_IF_ERROR(fleet_->is_spread_over_hosts() ? CollectShards(order, writer.get())
                                                       : LetWorkersWrite(order, writer.get()));
-  return writer->Commit();
+  WEIR_RETURN_IF_ERROR(writer->Commit());
+  return writer->header_sum();
 }
 
 absl::StatusOr<std::optional<train::CheckpointWritten>> FleetRunner::EndCheckpoint(Wait wait) {

@@ -38,7 +38,7 @@ class FleetRunner final : public train::JobRunner {
   int64_t StepsToNextCopy() const override;
   train::CopyCosts TakeCopyCosts() override { return buddies_.TakeCosts(); }
   absl::StatusOr<std::map<int64_t, train::StepMetrics>> Evaluate() override;
-  absl::Status Save(const train::SaveOrder& order) override;
+  absl::StatusOr<uint32_t> Save(const train::SaveOrder& order) override;
   absl::Status PrepareCheckpoints() override { return checkpoint_.Prepare(); }
   absl::Status BeginCheckpoint(const train::CheckpointOrder& order) override {
     return checkpoint_.Begin(order, facts_.states);

@@ -66,6 +66,22 @@ class FailingRunner final : public ForwardingRunner {
   std::atomic<bool>* const interrupted_;
 };
 
+// Another file replaces each that the run writes, before the run can look at its own.
+class ReplacedRunner final : public ForwardingRunner {
+ public:
+  ReplacedRunner(std::unique_ptr<JobRunner> runner, std::string other)
+      : ForwardingRunner(std::move(runner)), other_(std::move(other)) {}
+  absl::StatusOr<uint32_t> Save(const SaveOrder& order) override {
+    const absl::StatusOr<uint32_t> saved = ForwardingRunner::Save(order);
+    std::filesystem::copy_file(other_, order.path,
+                               std::filesystem::copy_options::overwrite_existing);
+    return saved;
+  }
+
+ private:
+  const std::string other_;
+};
+
 absl::StatusOr<proto::Job> JobOfTwoRanks(int64_t steps) {
   zoo::TransformerOptions job_options;
   job_options.layers = 1;
@@ -207,6 +223,30 @@ TEST_F(InterruptedRestartTest, TheRunHasTheStepsOfItsCheckpointAndSavesThem) {
   EXPECT_THAT(log_.str(), HasSubstr("weights written to "));
   EXPECT_TRUE(IsWritten());
   EXPECT_EQ(store::CommittedSteps(folder_.PathFor("c")), (std::vector<int64_t>{2, 4}));
+}
+
+TEST_F(InterruptedRestartTest, AFileThatAnotherRunPutsThereAtOnceIsNotTakenForTheOwn) {
+  TrainOptions other;
+  other.console = &console_;
+  other.threads_per_device = 1;
+  other.checkpoint = folder_.PathFor("other");
+  proto::Job other_job = job_;
+  other_job.mutable_training()->set_steps(4);
+  other_job.mutable_training()->set_seed(job_.training().seed() + 1);
+  ASSERT_TRUE(Train(other_job, other).ok()) << log_.str();
+  options_.checkpoint = folder_.PathFor("c");
+  options_.checkpoint_every = 2;
+  options_.runner =
+      [&other](const proto::Job& trained,
+               const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(trained, options);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<FailingRunner>(
+        std::make_unique<ReplacedRunner>(*std::move(runner), other.checkpoint), 5,
+        FailingRunner::Failure::kSteps);
+  };
+  FailOnce();
+  EXPECT_EQ(options_.resume, "") << "the run has no checkpoint of its own left";
 }
 
 TEST_F(InterruptedRestartTest, ARecoveryFromFilesNamesTheCheckpointWithWhichTheStartBegan) {

@@ -24,7 +24,7 @@ class ForwardingRunner : public JobRunner {
     return runner_->RunSteps(steps);
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
-  absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
+  absl::StatusOr<uint32_t> Save(const SaveOrder& order) override { return runner_->Save(order); }
   absl::Status PrepareCheckpoints() override { return runner_->PrepareCheckpoints(); }
   absl::Status BeginCheckpoint(const CheckpointOrder& order) override {
     return runner_->BeginCheckpoint(order);

@@ -58,13 +58,14 @@ absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const proto::Job& j
   return runner;
 }
 
-absl::Status LocalRunner::Save(const SaveOrder& order) {
+absl::StatusOr<uint32_t> LocalRunner::Save(const SaveOrder& order) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<store::SafetensorsWriter> writer,
                         BeginSave(facts_.states, order.set, order.metadata, order.path));
   WEIR_ASSIGN_OR_RETURN(auto parts,
                         group_->SaveShards(order.set, writer->temporary_path(), order.path));
   WEIR_RETURN_IF_ERROR(NoteParts(parts, order, writer.get()));
-  return writer->Commit();
+  WEIR_RETURN_IF_ERROR(writer->Commit());
+  return writer->header_sum();
 }
 
 absl::Status LocalRunner::BeginCheckpoint(const CheckpointOrder& order) {

@@ -100,9 +100,10 @@ class JobRunner {
   virtual CopyCosts TakeCopyCosts() { return {}; }
   // Evaluates the present weights on the held-out data and returns the reports of each batch.
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() = 0;
-  // Writes every state of order.set, atomically. Errors: CannotWrite (pending_file.h), or W0963 as
-  // in NoteParts.
-  virtual absl::Status Save(const SaveOrder& order) = 0;
+  // Writes every state of order.set, atomically, and returns the sum of the header that it has
+  // written (store::SafetensorsWriter::header_sum): others may replace the file at once. Errors:
+  // CannotWrite (pending_file.h), or W0963 as in NoteParts.
+  virtual absl::StatusOr<uint32_t> Save(const SaveOrder& order) = 0;
   // Takes the memory of the copies of BeginCheckpoint ahead, beside the next steps. May do nothing:
   // then the first checkpoint takes it. Errors: none but that the ranks are gone.
   virtual absl::Status PrepareCheckpoints() { return absl::OkStatus(); }
@@ -162,7 +163,7 @@ class LocalRunner final : public JobRunner {
     return group_->RunSteps(steps);
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
-  absl::Status Save(const SaveOrder& order) override;
+  absl::StatusOr<uint32_t> Save(const SaveOrder& order) override;
   absl::Status PrepareCheckpoints() override {
     group_->PrepareShards();
     return absl::OkStatus();

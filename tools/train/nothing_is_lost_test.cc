@@ -60,7 +60,7 @@ class TroubledRunner final : public ForwardingRunner {
     return trouble_.evaluation_fails ? absl::InvalidArgumentError("W0514 no such image")
                                      : ForwardingRunner::Evaluate();
   }
-  absl::Status Save(const SaveOrder& order) override {
+  absl::StatusOr<uint32_t> Save(const SaveOrder& order) override {
     if (order.set == StateSet::kAll && trouble_.saves_that_fail-- > 0)
       return store::CannotWrite(order.path, "no room", ENOSPC);
     return ForwardingRunner::Save(order);
@@ -439,7 +439,7 @@ TEST_F(NothingIsLostTest, AnUpdateLeftOutChangesNothingOnAnyMeshAndSkipMakesTheN
       auto runner = LocalRunner::Open(job, {1, 0, 0, policy}).value();
       ASSERT_TRUE(runner->RunSteps(1).ok());
       const auto save = [&](const std::string& name) {
-        return runner->Save({StateSet::kAll, {}, Path(name), Nonfinite::kKeep});
+        return runner->Save({StateSet::kAll, {}, Path(name), Nonfinite::kKeep}).status();
       };
       ASSERT_EQ(save("good"), absl::OkStatus());
       std::filesystem::copy_file(Path("good"), Path("bad"),
@@ -504,8 +504,9 @@ class LosingRunner final : public ForwardingRunner {
     if (Loses(Where::kInChecksums)) return kLost;
     return ForwardingRunner::SumWeights();
   }
-  absl::Status Save(const SaveOrder& order) override {
-    return Loses(Where::kInCheckpoint) ? kLost : ForwardingRunner::Save(order);
+  absl::StatusOr<uint32_t> Save(const SaveOrder& order) override {
+    if (Loses(Where::kInCheckpoint)) return kLost;
+    return ForwardingRunner::Save(order);
   }
   absl::StatusOr<Recovery> Recover(const RecoveryOrder& /*order*/) override {
     return Recovery{steps_, true, "they are back", std::exchange(reported_, {})};

@@ -117,7 +117,7 @@ RunCheckpoints::Costs RunCheckpoints::TakeCosts(int64_t step) {
   return costs;
 }
 
-absl::Status RunCheckpoints::SaveFile(int64_t step, const std::string& path) {
+absl::StatusOr<uint32_t> RunCheckpoints::SaveFile(int64_t step, const std::string& path) {
   const int64_t before = clock_->NowNs();
   if (!folder_->Last().has_value()) {
     WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> kept, KeepEarlierRun(path, step));
@@ -125,7 +125,7 @@ absl::Status RunCheckpoints::SaveFile(int64_t step, const std::string& path) {
       progress_->Say(absl::StrCat("checkpoint of a longer run at ", path, " kept as ", *kept));
     }
   }
-  const absl::Status saved =
+  const absl::StatusOr<uint32_t> saved =
       runner_->Save({StateSet::kAll, CheckpointMetadata(job_, step, SamplesAt(step)), path,
                      NonfiniteInFiles(options_.on_nonfinite)});
   AddStall(before);
@@ -135,7 +135,7 @@ absl::Status RunCheckpoints::SaveFile(int64_t step, const std::string& path) {
 }
 
 absl::Status RunCheckpoints::WriteStopped(int64_t step, const std::string& path) {
-  return SaveFile(step, path);
+  return SaveFile(step, path).status();
 }
 
 void RunCheckpoints::SayRenaming() {
@@ -229,24 +229,24 @@ absl::Status RunCheckpoints::WriteOnTheWay(int64_t step) {
     return begun.ok() ? begun : WarnOf(step, begun);
   }
   progress_->Enter(live::Phase::kSaving);
-  const absl::Status status = SaveFile(step, options_.checkpoint);
+  const absl::StatusOr<uint32_t> saved = SaveFile(step, options_.checkpoint);
   last_begun_ns_ = clock_->NowNs();
   progress_->Enter(live::Phase::kTraining);
-  if (!status.ok()) {
+  if (!saved.ok()) {
     cost_step_ = -1;
-    return WarnOf(step, status);
+    return WarnOf(step, saved.status());
   }
   progress_->Say(absl::StrCat("checkpoint of step ", step, " written to ", options_.checkpoint,
                               fails_ ? " again" : ""));
   fails_ = false;
-  folder_->NoteFile(step);
+  folder_->NoteFile(step, *saved);
   return absl::OkStatus();
 }
 
 absl::Status RunCheckpoints::SaveNow(int64_t step) {
   if (!folder_->is_folder()) {
-    WEIR_RETURN_IF_ERROR(SaveFile(step, options_.checkpoint));
-    folder_->NoteFile(step);
+    WEIR_ASSIGN_OR_RETURN(const uint32_t header_sum, SaveFile(step, options_.checkpoint));
+    folder_->NoteFile(step, header_sum);
     return absl::OkStatus();
   }
   WEIR_RETURN_IF_ERROR(BeginFolder(step));

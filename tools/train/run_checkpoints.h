@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "runtime/base/clock.h"
 #include "runtime/store/batch_position.h"
@@ -100,7 +101,8 @@ class RunCheckpoints {
   CheckpointTotals totals() const { return totals_; }
 
  private:
-  absl::Status SaveFile(int64_t step, const std::string& path);
+  // Returns what JobRunner::Save does.
+  absl::StatusOr<uint32_t> SaveFile(int64_t step, const std::string& path);
   absl::Status BeginFolder(int64_t step);
   // Says so if somebody has renamed or removed the folder.
   void SayRenaming();

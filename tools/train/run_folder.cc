@@ -113,7 +113,9 @@ void RunFolder::NoteWritten(int64_t step, uint32_t index_sum) {
   NoteKnown({step, "", checkpoint::Identity{run_id_, step, index_sum}});
 }
 
-void RunFolder::NoteFile(int64_t step) { NoteKnown({step, "", IdentityIfReadable(path_)}); }
+void RunFolder::NoteFile(int64_t step, uint32_t header_sum) {
+  NoteKnown({step, "", checkpoint::Identity{"", step, header_sum}});
+}
 
 void RunFolder::NoteKnown(Known written) {
   if (renamed_ != nullptr || !is_folder_) written_.clear();

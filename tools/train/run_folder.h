@@ -71,10 +71,12 @@ class RunFolder {
   std::string NoteRenaming();
 
   // Note that the run has written the checkpoint of `step`: in the folder, with this sum of its
-  // index (store::CheckpointIndex::sum), or as the one file. Precondition for a folder: Claim was
-  // called after the last NoteRenaming.
+  // index (store::CheckpointIndex::sum), or as the one file, with this sum of its header
+  // (store::SafetensorsReader::header_sum). The sums are those of what was written, since others
+  // may have replaced it meanwhile. A file does not name its run. Precondition for a folder: Claim
+  // was called after the last NoteRenaming.
   void NoteWritten(int64_t step, uint32_t index_sum);
-  void NoteFile(int64_t step);
+  void NoteFile(int64_t step, uint32_t header_sum);
   struct Written {
     int64_t step = 0;
     std::string path;  // now

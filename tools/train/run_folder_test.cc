@@ -279,16 +279,18 @@ TEST_F(RunFolderTest, TheRunMayReplaceTheCheckpointWithWhichItBegan) {
   EXPECT_EQ(folder_.GoBackToWhole().path, StepIn("c", 2));
 }
 
-// Writes a checkpoint of `step` in one file, which does not name its run.
-void WriteFile(const std::string& path, int64_t step, float value) {
+// Writes a checkpoint of `step` in one file, which does not name its run, and returns the sum of
+// its header.
+uint32_t WriteFile(const std::string& path, int64_t step, float value) {
   store::CheckpointFacts facts = store::FactsForTest(step);
   facts.job_id.clear();
   store::SealFacts(&facts);
   const auto writer = store::SafetensorsWriter::Create(path, {{"x", DType::kF32, {1}}},
                                                        store::CheckpointMetadataOf(facts));
-  ASSERT_TRUE(writer.ok()) << writer.status();
-  ASSERT_TRUE((*writer)->Write(0, &value).ok());
-  ASSERT_TRUE((*writer)->Commit().ok());
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  EXPECT_TRUE((*writer)->Write(0, &value).ok());
+  EXPECT_TRUE((*writer)->Commit().ok());
+  return (*writer)->header_sum();
 }
 
 TEST_F(RunFolderTest, AFileIsThereOrNot) {
@@ -297,9 +299,8 @@ TEST_F(RunFolderTest, AFileIsThereOrNot) {
   ASSERT_TRUE(file.Claim().ok());
   EXPECT_TRUE(file.has_begun());
   EXPECT_FALSE(file.Last().has_value());
-  WriteFile(Path("file"), 4, 1.0f);
-  file.NoteFile(2);
-  file.NoteFile(4);
+  file.NoteFile(2, WriteFile(Path("file"), 2, 1.0f));
+  file.NoteFile(4, WriteFile(Path("file"), 4, 1.0f));
   EXPECT_EQ(file.Last()->step, 4);
   EXPECT_EQ(file.GoBackToWhole().path, Path("file"));
   fs::remove(Path("file"));
@@ -313,8 +314,7 @@ TEST_F(RunFolderTest, AFileThatAnotherRunHasReplacedIsToldByItsChecksum) {
   WriteFile(Path("begun"), 4, 1.0f);
   file.NoteStart(Path("begun"));
   ASSERT_TRUE(file.Claim().ok());
-  WriteFile(Path("file"), 4, 1.0f);
-  file.NoteFile(4);
+  file.NoteFile(4, WriteFile(Path("file"), 4, 1.0f));
   EXPECT_TRUE(file.CheckKnown(Path("file")).ok());
   EXPECT_EQ(file.GoBackToWhole().path, Path("file"));
   // The step is the same, and so are all sizes.
@@ -335,8 +335,7 @@ TEST_F(RunFolderTest, ADamagedFileIsPassedOverForTheCheckpointWithWhichTheRunBeg
   WriteFile(Path("begun"), 2, 1.0f);
   file.NoteStart(Path("begun"));
   ASSERT_TRUE(file.Claim().ok());
-  WriteFile(Path("file"), 4, 1.0f);
-  file.NoteFile(4);
+  file.NoteFile(4, WriteFile(Path("file"), 4, 1.0f));
   EXPECT_FALSE(file.GoBackFurther(Path("file")).has_value());
   std::fstream stream(Path("file"), std::ios::binary | std::ios::in | std::ios::out);
   stream.seekp(-1, std::ios::end).put('\x7f');  // in the last value

@@ -596,9 +596,10 @@ class Trainer {
 
   absl::Status SaveWeights(const std::string& path) {
     WEIR_RETURN_IF_ERROR(KeepEarlier("weights", path));
-    return runner_->Save({StateSet::kWeights,
-                          store::WeightsMetadataOf(job_.name(), result_.steps_done), path,
-                          NonfiniteInFiles(options_.on_nonfinite)});
+    return runner_
+        ->Save({StateSet::kWeights, store::WeightsMetadataOf(job_.name(), result_.steps_done), path,
+                NonfiniteInFiles(options_.on_nonfinite)})
+        .status();
   }
 
   // Writes the trace of a job that failed, so that a person can find out why.

@@ -77,7 +77,7 @@ class WatchedRunner final : public ForwardingRunner {
       notes_.interrupted = true;
     return ForwardingRunner::RunSteps(steps);
   }
-  absl::Status Save(const SaveOrder& order) override {
+  absl::StatusOr<uint32_t> Save(const SaveOrder& order) override {
     if (order.set == StateSet::kAll) notes_.saved.push_back(order.metadata.at("step"));
     return ForwardingRunner::Save(order);
   }
