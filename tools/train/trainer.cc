@@ -251,7 +251,7 @@ class Trainer {
     slow_.reset();
     busy_shares_ = BusyShares();
     step_shares_ = StepShares();
-    replicas_.emplace(options_.check_replicas, started_at_);
+    replicas_->GoBackTo(result_.steps_done);
     return replicas_->Look(result_.steps_done, true, runner_.get());
   }
 
