@@ -99,6 +99,22 @@ absl::Status NoneNamed(FileSystem* files, const std::string& directory, const st
                                                Join(directory, StepFolderName(steps.back())))});
 }
 
+// Returns the steps up to `step` of the committed checkpoints that are of the run.
+std::vector<int64_t> StepsOfRun(FileSystem* files, const std::string& directory, int64_t step,
+                                const Retention& retention) {
+  if (retention.keep <= 0) return {step};
+  std::vector<int64_t> steps = CommittedSteps(directory, files);
+  std::erase_if(steps, [&](int64_t other) {
+    if (other >= step || !retention.own.has_value()) return other > step;
+    const auto own = retention.own->lower_bound({other, 0});
+    if (own == retention.own->end() || own->first != other) return true;
+    const std::optional<uint32_t> sum =
+        ReadSumOfIndex(Join(Join(directory, StepFolderName(other)), kIndexFile), files);
+    return !sum.has_value() || retention.own->count({other, *sum}) == 0;
+  });
+  return steps;
+}
+
 absl::Status InUse(const std::string& directory) {
   return Missing(
       {kInUse, directory, "a folder into which no other run writes checkpoints",
@@ -418,9 +434,8 @@ absl::StatusOr<std::string> PendingCheckpoint::Commit(const CheckpointIndex& ind
   WEIR_RETURN_IF_ERROR(Publish(index));
   const int64_t step = index.facts.step;
   WEIR_RETURN_IF_ERROR(PointLatest(directory_, step, files_));
-  std::vector<int64_t> committed = CommittedSteps(directory_, files_);
-  std::erase_if(committed, [step](int64_t other) { return other > step; });
-  for (const int64_t old : StepsToRemove(committed, retention, step, {})) {
+  for (const int64_t old :
+       StepsToRemove(StepsOfRun(files_, directory_, step, retention), retention, step, {})) {
     if (const absl::Status removed = RemoveCheckpoint(directory_, old, files_); !removed.ok())
       return absl::StrCat("the checkpoint of step ", old, " stays: ", removed.message());
   }

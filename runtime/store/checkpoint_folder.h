@@ -132,10 +132,17 @@ class FolderClaim {
   const bool is_made_;                        // the folder, by this object
 };
 
-// Which checkpoints stay.
+// Checkpoints by step and by the sum of their index (CheckpointIndex::sum), which tells a
+// checkpoint from any other of its step.
+using CheckpointSet = std::set<std::pair<int64_t, uint32_t>>;
+
+// Which checkpoints of a run stay.
 struct Retention {
   int64_t keep = 0;        // the newest so many; 0: all
   int64_t keep_every = 0;  // also those whose step is a multiple; 0: none
+  // Those of the run, beside the one that is being committed. Others are neither counted nor
+  // removed. Absent: all in the folder are of the run.
+  std::optional<CheckpointSet> own;
 };
 
 // A checkpoint that is being written, as one process of the run sees it.
@@ -168,10 +175,10 @@ class PendingCheckpoint {
   // Returns the sum of the index that Publish has written (CheckpointIndex::sum). Precondition:
   // Publish has returned OkStatus.
   uint32_t index_sum() const { return index_sum_; }
-  // Publishes, points `latest` to the checkpoint, and removes the earlier ones that `retention`
-  // does not keep. Checkpoints of later steps are those of a longer run and stay. Returns a
-  // sentence about an earlier checkpoint that could not be removed, or "". Errors as of Publish;
-  // after an error `latest` names what it named before, or this checkpoint.
+  // Publishes, points `latest` to the checkpoint, and removes the earlier ones of the run that
+  // `retention` does not keep. Checkpoints of later steps stay. Returns a sentence about an earlier
+  // checkpoint that could not be removed, or "". Errors as of Publish; after an error `latest`
+  // names what it named before, or this checkpoint.
   absl::StatusOr<std::string> Commit(const CheckpointIndex& index, const Retention& retention);
 
  private:

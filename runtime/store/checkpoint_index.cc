@@ -293,6 +293,12 @@ uint32_t SumOfIndex(absl::string_view bytes) {
   return sum;
 }
 
+std::optional<uint32_t> ReadSumOfIndex(const std::string& path, FileSystem* files) {
+  const absl::StatusOr<FileBytes> file = files->Map(path, "index of a checkpoint");
+  if (!file.ok() || file->size < static_cast<int64_t>(kFrameBytes)) return std::nullopt;
+  return SumOfIndex({reinterpret_cast<const char*>(file->data), static_cast<size_t>(file->size)});
+}
+
 absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::string& path) {
   if (bytes.size() < kFrameBytes || memcmp(bytes.data(), kMark, kMarkBytes) != 0)
     return DamagedIndex(path, absl::StrCat("an index, which begins with ", kMark), "another file");

@@ -116,6 +116,9 @@ absl::StatusOr<ShardFileRecord> FromProto(proto::CheckpointFile file, const std:
 std::string EncodeIndex(const CheckpointIndex& index);
 // Returns the sum at the end of such bytes (CheckpointIndex::sum).
 uint32_t SumOfIndex(absl::string_view bytes);
+// Returns the sum at the end of such a file, and checks nothing; nullopt: no such file, or one that
+// is too short.
+std::optional<uint32_t> ReadSumOfIndex(const std::string& path, FileSystem* files = MachineFiles());
 // Return the index in such bytes or in such a file. kDataLoss (W0710): damaged, too large, or a
 // record contradicts itself. kInvalidArgument (W0721): a newer format. kNotFound: no such file.
 absl::StatusOr<CheckpointIndex> DecodeIndex(absl::string_view bytes, const std::string& path);

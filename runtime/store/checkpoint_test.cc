@@ -313,6 +313,32 @@ TEST(RetentionTest, ARemovedCheckpointIsGone) {
   EXPECT_FALSE(RemoveCheckpoint(folder.path(), 12).ok());
 }
 
+// The step of a checkpoint is not enough to tell whose it is.
+TEST(RetentionTest, CheckpointsOfOtherRunsAreNeitherCountedNorRemoved) {
+  const TemporaryFolder folder;
+  FolderForTest other = Sample(12);
+  other.facts.job_id = "other";
+  CheckpointSet own;
+  for (const int64_t step : {6, 12, 18}) {
+    ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample(step)).ok());
+    own.insert({step, *ReadSumOfIndex(absl::StrCat(folder.path(), "/", StepFolderName(step), "/",
+                                                   kIndexFile))});
+  }
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, other).ok());
+  ASSERT_TRUE(WriteFolderForTest(folder.path(), 4, Sample(15)).ok());
+  const auto pending =
+      PendingCheckpoint::Open(folder.path(), 24, "0123456789abcdef", PendingCheckpoint::Role::kMake)
+          .value();
+  const FolderForTest from = Sample(24);
+  std::vector<ShardFileRecord> files;
+  for (int32_t rank = 0; rank < 4; ++rank)
+    files.push_back(WriteRankForTest(pending->folder(), rank, from).value());
+  const CheckpointIndex index =
+      MakeIndex(from.facts, TensorFactsForTest(from), files, pending->final_path()).value();
+  EXPECT_EQ(pending->Commit(index, {2, 0, own}).value(), "");
+  EXPECT_THAT(CommittedSteps(folder.path()), ElementsAre(12, 15, 18, 24));
+}
+
 TEST(FolderClaimTest, OneRunAtATimeHasTheRightToAFolder) {
   const TemporaryFolder folder;
   const std::string path = folder.PathFor("c");

@@ -349,7 +349,8 @@ class Preparation {
         path, " holds checkpoints up to step ", steps.back(), ", and this run begins with step ",
         prepared_.first_step + 1,
         ". `latest` will name those of this run, and a checkpoint of this run replaces that of the "
-        "same step",
+        "same step. The others stay",
+        options_.keep > 0 ? ", and --keep does not count them" : "",
         options_.resume.empty() ? absl::StrCat(". To go on from the latest: --resume ", path)
                                 : ""));
   }

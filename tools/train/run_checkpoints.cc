@@ -159,7 +159,7 @@ absl::Status RunCheckpoints::BeginFolder(int64_t step) {
   order.facts.cursor = store::DataCursor{SamplesAt(step), 0, job_.training().seed(), data_};
   order.facts.keys = {{"training", job_.training().seed()}};
   order.bytes_per_second = options_.checkpoint_bandwidth;
-  order.retention = {options_.keep, options_.keep_every};
+  order.retention = {options_.keep, options_.keep_every, folder_->own()};
   order.nonfinite = NonfiniteInFiles(options_.on_nonfinite);
   const absl::Status begun = runner_->BeginCheckpoint(order);
   if (begun.ok()) begun_step_ = step;

@@ -643,6 +643,23 @@ TEST_F(RunCheckpointsTest, ALeftoverOfADeadRunIsSweptAndALongerRunStays) {
   EXPECT_EQ(*store::ReadLatest(Path("c")).value(), 4);
 }
 
+TEST_F(RunCheckpointsTest, ARunRemovesNoCheckpointOfAnotherRunInItsFolder) {
+  options_.checkpoint_every = 4;
+  Run(SmallJob());
+  options_.checkpoint_every = 3;
+  options_.keep = 1;
+  proto::Job job = SmallJob();
+  job.mutable_training()->set_steps(6);
+  Run(job);
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(4, 6, 8));
+  EXPECT_THAT(log_.str(), HasSubstr("The others stay, and --keep does not count them"));
+  // Those up to the one that a run resumes are its past, and those after it are not.
+  options_.resume = Path("c") + "/step-000000006";
+  job.mutable_training()->set_steps(9);
+  Run(job);
+  EXPECT_THAT(store::CommittedSteps(Path("c")), ElementsAre(8, 9));
+}
+
 TEST_F(RunCheckpointsTest, WhoResumesAnEarlierStepIsToldWhatBecomesOfTheLaterOnes) {
   options_.checkpoint_every = 4;
   Run(SmallJob());

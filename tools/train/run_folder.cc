@@ -110,6 +110,7 @@ std::string RunFolder::PathOfWritten(int64_t step) const {
 }
 
 void RunFolder::NoteWritten(int64_t step, uint32_t index_sum) {
+  own_.insert({step, index_sum});
   NoteKnown({step, "", checkpoint::Identity{run_id_, step, index_sum}});
 }
 
@@ -220,10 +221,20 @@ void RunFolder::NoteStart(const std::string& resume) {
   const std::optional<int64_t> step =
       store::StepOfName(fs::path(store::WithoutSlashes(resume)).filename().string());
   begun_with_.push_back({step.value_or(0), resume, std::move(identity)});
-  if (!step.has_value() || loads_ == Loads::kOnce) return;
+  if (!step.has_value()) return;
   const std::string directory = store::FolderAround(resume);
   std::vector<int64_t> before = store::CommittedSteps(directory);
-  std::erase_if(before, [&step](int64_t other) { return other >= *step; });
+  std::erase_if(before, [&step](int64_t other) { return other > *step; });
+  std::error_code error;
+  if (is_folder_ && fs::equivalent(directory, path_, error)) {
+    for (const int64_t past : before) {
+      const std::optional<uint32_t> sum = store::ReadSumOfIndex(
+          (fs::path(directory) / store::StepFolderName(past) / store::kIndexFile).string());
+      if (sum.has_value()) own_.insert({past, *sum});
+    }
+  }
+  if (loads_ == Loads::kOnce) return;
+  std::erase_if(before, [&step](int64_t other) { return other == *step; });
   for (; !before.empty() && begun_with_.size() < kKnownOfStartMax; before.pop_back()) {
     const std::string path = (fs::path(directory) / store::StepFolderName(before.back())).string();
     // Nothing is known of one that cannot be read, so the run will not go on from it.

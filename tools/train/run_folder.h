@@ -77,6 +77,9 @@ class RunFolder {
   // was called after the last NoteRenaming.
   void NoteWritten(int64_t step, uint32_t index_sum);
   void NoteFile(int64_t step, uint32_t header_sum);
+  // Returns the checkpoints that count for --keep (store::Retention): all that the run has written,
+  // and, if it began with one of this folder, that one and those before it, as they were then.
+  const store::CheckpointSet& own() const { return own_; }
   struct Written {
     int64_t step = 0;
     std::string path;  // now
@@ -160,6 +163,7 @@ class RunFolder {
   // The right for a renamed folder that has the run's checkpoints; null: that of claim_ has them.
   std::unique_ptr<store::FolderClaim> renamed_;
   std::vector<Known> written_;     // that the run has written there, the steps ascending
+  store::CheckpointSet own_;       // also those that were replaced or removed since
   std::string first_resume_;       // with which the run began; empty: none
   std::vector<Known> begun_with_;  // that checkpoint, and those before it, the newest first
 };

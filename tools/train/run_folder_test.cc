@@ -25,6 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 
 class RunFolderTest : public ::testing::Test {
  protected:
@@ -277,6 +278,29 @@ TEST_F(RunFolderTest, TheRunMayReplaceTheCheckpointWithWhichItBegan) {
   Write(2);
   EXPECT_TRUE(folder_.CheckKnown(StepIn("c", 2)).ok());
   EXPECT_EQ(folder_.GoBackToWhole().path, StepIn("c", 2));
+}
+
+TEST_F(RunFolderTest, TheRunsOwnAreThoseThatItHasWrittenAndThoseUpToTheOneThatItResumed) {
+  const auto sum_of = [this](int64_t step) {
+    return checkpoint::IdentityOf(StepIn("c", step)).value().sum;
+  };
+  for (const int64_t step : {2, 4, 6}) WriteOf("earlier", "c", step);
+  folder_.NoteStart(StepIn("c", 4) + "/");
+  const uint32_t first = sum_of(2), second = sum_of(4);
+  EXPECT_THAT(folder_.own(), ElementsAre(Pair(2, first), Pair(4, second)));
+  Write(8);
+  fs::rename(Path("c"), Path("moved"));
+  WriteOf("other", "c", 2);
+  const uint32_t before = checkpoint::IdentityOf(StepIn("moved", 8)).value().sum;
+  Write(10);
+  EXPECT_THAT(folder_.own(),
+              ElementsAre(Pair(2, first), Pair(4, second), Pair(8, before), Pair(10, sum_of(10))));
+}
+
+TEST_F(RunFolderTest, ACheckpointOfAnotherFolderThatARunResumesIsNotItsOwn) {
+  for (const char* folder : {"c", "e"}) WriteOf("earlier", folder, 4);
+  folder_.NoteStart(StepIn("e", 4));
+  EXPECT_THAT(folder_.own(), IsEmpty());
 }
 
 // Writes a checkpoint of `step` in one file, which does not name its run, and returns the sum of

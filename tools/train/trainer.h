@@ -75,8 +75,8 @@ struct TrainOptions {
   RunFolder* folder = nullptr;
   int64_t checkpoint_every = 0;         // also every `checkpoint_every` steps; 0: not by steps
   double checkpoint_every_seconds = 0;  // also at the first update after so long; 0: not by time
-  // In a folder of checkpoints the newest `keep` stay (0: all), and those whose step is a multiple
-  // of keep_every (0: none).
+  // In a folder of checkpoints the newest `keep` of the run stay (0: all), those whose step is a
+  // multiple of keep_every (0: none), and all of other runs.
   int64_t keep = 0, keep_every = 0;
   int64_t checkpoint_bandwidth = 0;  // bytes that are written in a second beside steps; 0: any
   std::string metrics;               // JSON lines
