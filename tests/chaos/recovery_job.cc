@@ -1,10 +1,12 @@
 #include "tests/chaos/recovery_job.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -93,6 +95,7 @@ class RecoveryJob {
     last_failure_.reset();
     failure_times_.clear();
     grown_at_.reset();
+    returned_at_.clear();
     lost_again_ = 0;
     job_ = JobOf(scenario_);
     samples_per_step_ = SamplesPerStep(job_, scenario_);
@@ -171,7 +174,7 @@ class RecoveryJob {
     }
     if (mesh == fleet::MeshAfterLoss::kStays) return true;
     if (!MakeSmaller(foreseen.ranks_left)) return false;
-    NoteSmaller();
+    NoteSmaller(foreseen.lost);
     return true;
   }
 
@@ -260,6 +263,7 @@ class RecoveryJob {
     started_ = {job_, num_processes_, leaves_out_lost_, facts_->ranks_of};
     growth_->NoteStart();
     grown_at_.reset();
+    returned_at_.clear();
     world_.Enter(RecoveryPhase::kStart);
     WEIR_RETURN_IF_ERROR(StartFleet());
     in_memory_ = {facts_->ranks_of, facts_->shards_of, fleet::LoneShardsOf()};
@@ -594,13 +598,24 @@ class RecoveryJob {
   // --- Growth (tools/train/trainer.cc, tools/cli/cli_train.cc) ---
 
   // The mesh has become smaller, and the others live on.
-  void NoteSmaller() {
-    growth_->NoteSmaller(world_.now());
+  void NoteSmaller(const std::vector<WorkerId>& lost) {
+    growth_->NoteSmaller(world_.now(), lost);
     smaller_at_ = world_.now();
     seeks_hosts_ = false;
-    if (!grown_at_.has_value()) return;
-    const bool is_soon = smaller_at_ - *grown_at_ < scenario_.growth.window_ms;
-    lost_again_ = is_soon ? lost_again_ + 1 : 0;
+    const auto is_recent = [this](int64_t at) {
+      return smaller_at_ - at < scenario_.growth.window_ms;
+    };
+    bool is_again = false;
+    for (const WorkerId worker : lost) {
+      const auto returned = returned_at_.find(worker);
+      is_again = is_again || (returned != returned_at_.end() && is_recent(returned->second));
+    }
+    if (is_again) {
+      ++lost_again_;
+      returned_at_.clear();
+    } else if (grown_at_.has_value() && !is_recent(*grown_at_)) {
+      lost_again_ = 0;
+    }
     grown_at_.reset();
   }
 
@@ -648,8 +663,10 @@ class RecoveryJob {
     num_processes_ = started_.num_processes;
     leaves_out_lost_ = started_.leaves_out_lost;
     changed_ = job_;
-    growth_->NoteBegun(world_.now());
+    const std::vector<WorkerId> returning = world_.WorkersAway();
+    growth_->NoteBegun(world_.now(), returning);
     grown_at_ = world_.now();
+    for (const WorkerId worker : returning) returned_at_[worker] = world_.now();
     WEIR_RETURN_IF_ERROR(world_.BeginGrowth());
     WEIR_RETURN_IF_ERROR(GoOn(/*changes=*/true));
     if (steps_done_ != steps_before) {
@@ -732,9 +749,10 @@ class RecoveryJob {
   std::set<HostId> lost_hosts_;
   std::optional<proto::Job> changed_;  // the job with which it goes on, until a step is done
   // The mesh became smaller at the event smaller_at_, and has grown since at the event grown_at_.
-  // lost_again_ counts how many times in a row the places were lost again soon.
+  // lost_again_ counts how many times in a row workers were lost again soon after returned_at_.
   int64_t smaller_at_ = 0;
   std::optional<int64_t> grown_at_;
+  std::map<WorkerId, int64_t> returned_at_;
   int lost_again_ = 0;
 
   // Of this start of the job.

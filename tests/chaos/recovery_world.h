@@ -124,7 +124,8 @@ class RecoveryWorld final : public WorkerWorld {
     std::vector<WorkerId> lost;
   };
   Foreseen Foresee() const;
-  // As Fleet::CanGrow, Fleet::SeekLostHosts and Fleet::BeginGrowth.
+  // As Fleet::WorkersAway, Fleet::CanGrow, Fleet::SeekLostHosts and Fleet::BeginGrowth.
+  std::vector<WorkerId> WorkersAway() const;
   bool CanGrow() const;
   void SeekLostHosts();
   absl::Status BeginGrowth();
@@ -263,7 +264,6 @@ class RecoveryWorld final : public WorkerWorld {
   void Leave(const std::vector<WorkerId>& gone);
   bool IsOfJob(WorkerId worker) const;
   std::vector<WorkerId> WorkersToStart() const;
-  std::vector<WorkerId> WorkersAway() const;
   bool AllAreThere() const;
   absl::Status AwaitWatcher();
   void OpenEpoch();

@@ -273,7 +273,7 @@ bool GrowsNow(const Failures& failures, Growths* growths, OngoingRun* run) {
 void BeginGrowth(const proto::Job& job, Failures* failures, Growths* growths, OngoingRun* run) {
   failures->changed = job;
   growths->begun_ns = run->clock.NowNs();
-  growths->policy.NoteBegun(growths->begun_ns / 1'000'000);
+  growths->policy.NoteBegun(growths->begun_ns / 1'000'000, run->fleet->WorkersAway());
   run->live->BeginGrowth();
 }
 
@@ -511,7 +511,7 @@ absl::Status TrainOn(const hosts::FoundHosts& found, TrainArguments arguments, O
     if (text.empty()) return text;
     failures.changed = read.job;
     growths.look_ms.reset();
-    growths.policy.NoteSmaller(run->clock.NowNs() / 1'000'000);
+    growths.policy.NoteSmaller(run->clock.NowNs() / 1'000'000, lost.workers);
     if (options.processes > 0) options.processes = processes.processes;
     return text;
   };

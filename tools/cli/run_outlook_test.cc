@@ -71,7 +71,7 @@ TEST(RunOutlookTest, ASmallerMeshSaysWhenItGrowsAgainAndByWhichOption) {
   launch::GrowthPolicy growth({.after_ms = 90'000, .window_ms = 3600'000});
   launch::RestartPolicy restarts({.restarts_max = 1, .window_ms = 3600'000});
   restarts.Note(FailureAt(1'000));
-  growth.NoteSmaller(1'000);
+  growth.NoteSmaller(1'000, {WorkerId(1)});
   EXPECT_THAT(GrowthOutlook(growth, restarts, 1'000),
               HasSubstr("that is tried in 1m30s (--grow-after)"));
 }
@@ -80,7 +80,7 @@ TEST(RunOutlookTest, TheLimitOfRestartsMayMakeTheMeshWaitLonger) {
   launch::GrowthPolicy growth({.after_ms = 60'000, .window_ms = 600'000});
   launch::RestartPolicy restarts({.restarts_max = 0, .window_ms = 600'000});
   restarts.Note(FailureAt(1'000));
-  growth.NoteSmaller(1'000);
+  growth.NoteSmaller(1'000, {WorkerId(1)});
   EXPECT_THAT(GrowthOutlook(growth, restarts, 1'000),
               AllOf(HasSubstr("that is tried in 10m00s, "), HasSubstr("--restart-window")));
 }
@@ -88,13 +88,13 @@ TEST(RunOutlookTest, TheLimitOfRestartsMayMakeTheMeshWaitLonger) {
 TEST(RunOutlookTest, AMeshThatDoesNotGrowAgainSaysWhy) {
   const launch::RestartPolicy restarts{launch::RestartLimits()};
   launch::GrowthPolicy never({.after_ms = 0});
-  never.NoteSmaller(0);
+  never.NoteSmaller(0, {WorkerId(1)});
   EXPECT_THAT(GrowthOutlook(never, restarts, 0), HasSubstr("--grow-after is 0"));
 
   launch::GrowthPolicy lost_again({.after_ms = 10, .lost_again_max = 0, .window_ms = 1'000});
-  lost_again.NoteSmaller(0);
-  lost_again.NoteBegun(10);
-  lost_again.NoteSmaller(20);
+  lost_again.NoteSmaller(0, {WorkerId(1)});
+  lost_again.NoteBegun(10, {WorkerId(1)});
+  lost_again.NoteSmaller(20, {WorkerId(1)});
   EXPECT_THAT(GrowthOutlook(lost_again, restarts, 20),
               AllOf(HasSubstr("does not grow any more: processes were lost again 1 time soon"),
                     HasSubstr("Try: ")));

@@ -184,6 +184,7 @@ class Fleet {
     int num_others = 0;   // processes that are not lost
     int ranks_left = 0;   // for how many ranks the processes have room that are not lost
     std::set<HostId> lost_hosts;
+    std::vector<WorkerId> workers;  // the lost ones
   };
   Replacement ForeseeReplacement();
   // Call after a report of ReportLoss. Begins the next epoch: the other processes leave the old
@@ -192,6 +193,8 @@ class Fleet {
   // process was lost meanwhile, or a process did not come, and ReportLoss has it.
   enum class Replace : uint8_t { kAll, kNone };
   absl::StatusOr<std::vector<WorkerId>> BeginEpoch(Replace replace = Replace::kAll);
+  // Returns the workers of the start that have left the job, in order.
+  std::vector<WorkerId> WorkersAway() const;
   // Returns whether workers have left the job, and there is a place for the process of each.
   bool CanGrow();
   // Begins to reach the lost hosts once more, and returns at once. CanGrow counts those that come.
@@ -281,7 +284,6 @@ class Fleet {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns for each worker whether its process runs and is connected.
   IdVector<WorkerId, bool> WhoIsThere() const;
-  std::vector<WorkerId> WorkersAway() const;
   absl::Status CheckAllAreThere() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status StartReturning(const std::vector<WorkerId>& returning) ABSL_LOCKS_EXCLUDED(mutex_);
   Replacement Foresee() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -13,7 +13,6 @@
 
 namespace weir::fleet {
 
-// Returns the workers of the start that have left the job, in order.
 std::vector<WorkerId> Fleet::WorkersAway() const {
   std::vector<WorkerId> away;
   for (const WorkerId worker : ranks_of_.ids()) {

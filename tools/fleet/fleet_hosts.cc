@@ -261,7 +261,9 @@ Fleet::Replacement Fleet::Foresee() const {
   Replacement replacement;
   std::vector<std::string> names_of_lost;
   for (const WorkerId worker : workers()) {
-    if (std::count(lost.begin(), lost.end(), worker) > 0) names_of_lost.push_back(LabelOf(worker));
+    if (std::count(lost.begin(), lost.end(), worker) == 0) continue;
+    replacement.workers.push_back(worker);
+    names_of_lost.push_back(LabelOf(worker));
   }
   replacement.ranks_left = NumRanksLeft(workers(), lost, room_of_);
   replacement.lost = processes(names_of_lost);

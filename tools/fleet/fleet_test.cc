@@ -359,6 +359,7 @@ TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave)
   EXPECT_THAT(fleet_->ReportLoss().everyone, ::testing::ElementsAre("ranks 2-3"));
   const Fleet::Replacement lost = fleet_->ForeseeReplacement();
   EXPECT_EQ(lost.lost, "the process of ranks 2-3");
+  EXPECT_THAT(lost.workers, ::testing::ElementsAre(WorkerId(1)));
   EXPECT_EQ(lost.ranks_left, 6);
   EXPECT_EQ(lost.num_others, 3);
   const auto gone = fleet_->BeginEpoch(Fleet::Replace::kNone);
