@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -35,6 +36,32 @@ std::optional<Named> Split(const std::string& folder) {
       store::StepOfName(fs::path(store::WithoutSlashes(folder)).filename().string());
   if (!step.has_value()) return std::nullopt;
   return Named{store::FolderAround(folder), *step};
+}
+
+// Returns the steps whose folders have no index, ascending.
+std::vector<int64_t> StepsWithoutIndex(const std::string& directory) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const store::Leftover& leftover : store::LeftoversIn(directory)) {
+    const std::optional<int64_t> step = store::StepOfName(leftover.name);
+    if (leftover.kind == store::Leftover::Kind::kWithoutIndex && step.has_value() &&
+        fs::is_directory(FolderOf(directory, *step), error))
+      steps.push_back(*step);
+  }
+  return steps;
+}
+
+// Returns the steps to try, descending: those of StepsToResume, and beside them those without an
+// index, which are tried so that a warning names them.
+std::vector<int64_t> StepsToTry(const std::string& directory, const std::vector<int64_t>& committed,
+                                std::optional<int64_t> latest) {
+  std::vector<int64_t> steps = store::StepsToResume(committed, latest);
+  const bool all_count = !latest.has_value() || steps.front() > *latest;
+  for (const int64_t step : StepsWithoutIndex(directory)) {
+    if (all_count || step <= *latest) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<int64_t>());
+  return steps;
 }
 
 // Returns the first of `steps`, descending, that is whole, and adds to the warnings.
@@ -97,7 +124,7 @@ absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory) {
   if (committed.empty()) return store::ResolveCheckpoint(directory).status();
   const absl::StatusOr<std::optional<int64_t>> latest = store::ReadLatest(directory);
   const std::vector<int64_t> steps =
-      store::StepsToResume(committed, latest.ok() ? *latest : std::nullopt);
+      StepsToTry(directory, committed, latest.ok() ? *latest : std::nullopt);
   // The error advises to name a checkpoint, which may be one that is damaged.
   if (!latest.ok()) {
     return NewestOf(directory, steps,
@@ -109,7 +136,7 @@ absl::StatusOr<WholeCheckpoint> FindWhole(const std::string& directory) {
                     {absl::StrCat(directory, " has no `latest`; its newest checkpoint counts")});
   }
   std::vector<std::string> warnings;
-  if (!std::binary_search(committed.begin(), committed.end(), **latest)) {
+  if (steps.front() != **latest) {
     warnings.push_back(absl::StrCat("`latest` in ", directory, " names ",
                                     store::StepFolderName(**latest), ", which is not there"));
   }

@@ -511,6 +511,32 @@ TEST_F(FindWholeTest, ADamagedOneIsPassedOverWithItsFileAndTensorNamed) {
               HasSubstr("Try: " + Path(12) + ", the newest before it that is whole"));
 }
 
+TEST_F(FindWholeTest, AStepWithoutItsIndexIsPassedOverWithAWord) {
+  const auto has_none = [this](int64_t step) {
+    return AllOf(StartsWith(Path(step) + " is damaged and is passed over: W0711 at "),
+                 HasSubstr(absl::StrCat("expected ", store::StepFolderName(step),
+                                        " with its index; found none in it")));
+  };
+  Damage(36);
+  std::filesystem::remove(Path(24) + "/index.pb");
+  std::vector<std::string> warnings = FindWhole(folder_.path()).value().warnings;
+  ASSERT_EQ(warnings.size(), 3u);
+  EXPECT_THAT(warnings[0], HasSubstr("W0713"));
+  EXPECT_THAT(warnings[1], has_none(24));
+  EXPECT_THAT(warnings[2], HasSubstr("does 24 steps again"));
+  // `latest` names such a step.
+  std::filesystem::remove(Path(36) + "/index.pb");
+  const WholeCheckpoint whole = FindWhole(folder_.path()).value();
+  EXPECT_EQ(whole.path, Path(12));
+  ASSERT_EQ(whole.warnings.size(), 3u);
+  EXPECT_THAT(whole.warnings[0], has_none(36));
+  EXPECT_THAT(whole.warnings[1], has_none(24));
+  // A later step than the latest is not passed over, and a file of such a name is no checkpoint.
+  ASSERT_TRUE(store::PointLatest(folder_.path(), 12).ok());
+  folder_.Write(store::StepFolderName(6), "");
+  EXPECT_TRUE(FindWhole(folder_.path()).value().warnings.empty());
+}
+
 // They may be of another run.
 TEST_F(FindWholeTest, CheckpointsNewerThanTheLatestAreNotTaken) {
   ASSERT_TRUE(store::PointLatest(folder_.path(), 24).ok());
