@@ -132,6 +132,11 @@ bool IsSumKey(const std::string& key) {
   return key == kHeaderSum || absl::StartsWith(key, SumKey(""));
 }
 
+bool HasSums(const Metadata& metadata) {
+  return std::any_of(metadata.begin(), metadata.end(),
+                     [](const auto& entry) { return IsSumKey(entry.first); });
+}
+
 // Returns of which step the tensors of a file are, for people.
 std::string StepText(const Metadata& metadata) {
   const std::optional<int64_t> step = StepsBehind(metadata);
@@ -313,17 +318,24 @@ absl::Status SafetensorsReader::AddFile(const std::string& path) {
 }
 
 absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSums() const {
-  Checked all = Checked::kSound;
   if (shards_ != nullptr) {
     for (size_t i = 0; i < shards_->index().files.size(); ++i)
       WEIR_RETURN_IF_ERROR(shards_->CheckFile(i));
-    return all;
+    return Checked::kSound;
   }
-  for (size_t i = 0; i < files_.size(); ++i) {
-    WEIR_ASSIGN_OR_RETURN(const Checked checked, CheckSumsOf(static_cast<int>(i)));
-    if (checked == Checked::kHasNoChecksums) all = checked;
+  const auto with_sums = std::find_if(files_.begin(), files_.end(),
+                                      [](const File& file) { return HasSums(file.metadata); });
+  if (with_sums == files_.end()) return Checked::kHasNoChecksums;
+  // The headers tell it before any values are read.
+  for (const auto& [name, tensor] : tensors_) {
+    const File& file = files_[tensor.file];
+    if (HasSums(file.metadata)) continue;
+    return WrongSum(
+        absl::StrCat(file.bytes->path(), ", tensor ", StoredAs(name, tensor)),
+        absl::StrCat("a checksum, as the tensors of ", with_sums->bytes->path(), " have"), "none");
   }
-  return all;
+  for (size_t i = 0; i < files_.size(); ++i) WEIR_RETURN_IF_ERROR(CheckSumsOf(static_cast<int>(i)));
+  return Checked::kSound;
 }
 
 void SafetensorsReader::ReadInPlaceOf(const std::string& tensor, const std::string& other) {
@@ -332,13 +344,9 @@ void SafetensorsReader::ReadInPlaceOf(const std::string& tensor, const std::stri
   tensors_.at(tensor) = std::move(instead);
 }
 
-absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSumsOf(int i) const {
+absl::Status SafetensorsReader::CheckSumsOf(int i) const {
   const File& file = files_[i];
   const std::map<std::string, std::string>& metadata = file.metadata;
-  if (std::none_of(metadata.begin(), metadata.end(),
-                   [](const auto& entry) { return IsSumKey(entry.first); })) {
-    return Checked::kHasNoChecksums;
-  }
   const auto check = [&metadata](const std::string& key, const std::string& where,
                                  const std::string& sum) -> absl::Status {
     const auto it = metadata.find(key);
@@ -359,7 +367,7 @@ absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSumsOf(int i)
         SumKey(stored), absl::StrCat(file.bytes->path(), ", tensor ", stored),
         SumText(Crc32c(bytes + tensor.begin, static_cast<size_t>(tensor.end - tensor.begin)))));
   }
-  return Checked::kSound;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StoredElements> SafetensorsReader::ElementsOf(const std::string& name,

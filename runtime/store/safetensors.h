@@ -11,8 +11,8 @@
 // Files of the writer carry checksums in the metadata, which other programs ignore: "crc32c:NAME"
 // is the CRC32C of the bytes of tensor NAME, "crc32c" is that of the first eight bytes and the
 // header with its own digits taken as 0. Each checksum has eight hexadecimal digits. A file has all
-// checksums or none. Thread rule: a reader is immutable, any thread; a writer belongs to one
-// thread.
+// checksums or none, and all files of an index have them or none has. Thread rule: a reader is
+// immutable, any thread; a writer belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -88,10 +88,9 @@ class SafetensorsReader {
   // Precondition: both are in tensors().
   void ReadInPlaceOf(const std::string& tensor, const std::string& other);
 
-  // Reads the whole file once, or all files of an index, which count as one without checksums if
-  // any file has none. kDataLoss (W0960) if a checksum is wrong, or missing while others exist,
-  // with the tensor named. Of a checkpoint folder it reads all shards; errors as of
-  // CheckpointShards::Bytes.
+  // Reads the whole file once, or all files of an index. kDataLoss (W0960) if a checksum is wrong,
+  // or is missing while the file or another file of the index has some, with the tensor named. Of a
+  // checkpoint folder it reads all shards; errors as of CheckpointShards::Bytes.
   enum class Checked : uint8_t { kSound, kHasNoChecksums };
   absl::StatusOr<Checked> CheckSums() const;
 
@@ -123,7 +122,8 @@ class SafetensorsReader {
   absl::Status TakeMetadata();
   absl::Status CheckRuns() const;
   absl::Status AddShards();
-  absl::StatusOr<Checked> CheckSumsOf(int file) const;
+  // Precondition: some file has checksums.
+  absl::Status CheckSumsOf(int file) const;
 
   const std::string path_;
   std::vector<File> files_;

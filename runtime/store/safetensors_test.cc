@@ -447,6 +447,28 @@ TEST(SafetensorsIndex, ReadsTheTensorsOfAllFilesAndIgnoresOtherKeys) {
               HasSubstr("part-2.safetensors, tensor b"));
 }
 
+// Writes one tensor f32[2] without checksums, as another program does.
+void WriteForeign(const std::string& name, const std::string& tensor) {
+  WriteTemporary(
+      name, FileWith("{\"" + tensor + R"(":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8));
+}
+
+TEST(SafetensorsIndex, AllFilesHaveChecksumsOrNoneHas) {
+  const std::string path =
+      WriteIndexed("some_sums.json",
+                   R"({"weight_map": {"a": "part-1.safetensors", "b": "part-2.safetensors"}})");
+  WriteForeign("part-2.safetensors", "b");
+  const absl::Status status = SafetensorsReader::Open(path).value()->CheckSums().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("W0960 at " + TemporaryPath("part-2.safetensors") +
+                        ", tensor b: expected a checksum, as the tensors of " +
+                        TemporaryPath("part-1.safetensors") + " have; found none"));
+  WriteForeign("part-1.safetensors", "a");
+  EXPECT_EQ(SafetensorsReader::Open(path).value()->CheckSums().value(),
+            SafetensorsReader::Checked::kHasNoChecksums);
+}
+
 TEST(SafetensorsIndex, HasTheMetadataThatAllFilesHaveAndRefusesFilesOfTwoSteps) {
   const std::string path = WriteIndexed(
       "steps.json", R"({"weight_map": {"a": "part-1.safetensors", "b": "part-2.safetensors"}})");

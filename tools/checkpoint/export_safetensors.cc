@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<std::string>> ExportSafetensors(const OpenTensors& fr
   }
   weights::Entries entries;
   for (const auto& [name, tensor] : tensors) entries.push_back({name, tensor.dtype, tensor.shape});
-  WEIR_RETURN_IF_ERROR(CheckSound(from));
+  WEIR_RETURN_IF_ERROR(CheckSound(from).status());
   weights::ExportFiles files(order.path, weights::PackIntoFiles(entries, order.file_bytes_max));
   WEIR_RETURN_IF_ERROR(
       files.Seal(MetadataOf(from, order.what),

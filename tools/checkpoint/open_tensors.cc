@@ -7,7 +7,6 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/checkpoint_folder.h"
-#include "tools/checkpoint/transition.h"
 #include "tools/weights/find_weights.h"
 
 namespace weir::checkpoint {
@@ -27,16 +26,16 @@ absl::StatusOr<OpenTensors> Open(const std::string& path) {
   return opened;
 }
 
-absl::Status CheckSound(const OpenTensors& opened) {
+absl::StatusOr<Contents> CheckSound(const OpenTensors& opened) {
   TransitionOptions options;
   options.purpose = TransitionOptions::Purpose::kKeep;
   options.depth = TransitionOptions::Depth::kContents;
-  return CheckTransition(*opened.reader, options).status();
+  return CheckTransition(*opened.reader, options);
 }
 
 absl::StatusOr<OpenTensors> OpenSound(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(OpenTensors opened, Open(path));
-  WEIR_RETURN_IF_ERROR(CheckSound(opened));
+  WEIR_RETURN_IF_ERROR(CheckSound(opened).status());
   return opened;
 }
 

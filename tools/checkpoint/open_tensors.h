@@ -11,6 +11,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/store/checkpoint_index.h"
 #include "runtime/store/safetensors.h"
+#include "tools/checkpoint/transition.h"
 
 namespace weir::checkpoint {
 
@@ -25,8 +26,9 @@ struct OpenTensors {
 // without any. Other errors: those of SafetensorsReader::Open. Checks no values.
 absl::StatusOr<OpenTensors> Open(const std::string& path);
 // Takes a checkpoint through the transition gate with all its values, as what is written again
-// under new checksums must be what a run wrote. Errors: those of CheckTransition.
-absl::Status CheckSound(const OpenTensors& opened);
+// under new checksums must be what a run wrote. Returns what the values were checked against.
+// Errors: those of CheckTransition.
+absl::StatusOr<Contents> CheckSound(const OpenTensors& opened);
 // Opens and checks.
 absl::StatusOr<OpenTensors> OpenSound(const std::string& path);
 

@@ -100,6 +100,18 @@ TEST_F(CheckpointVerbsTest, VerifyHereChecksAFileAsAWhole) {
   EXPECT_THAT(damaged.err, HasSubstr("W0960"));
 }
 
+TEST_F(CheckpointVerbsTest, VerifySaysThatValuesWithoutChecksumsAreUnverified) {
+  const std::string header = R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const auto length = static_cast<char>(header.size());
+  folder_.Write("foreign.safetensors",
+                std::string(1, length) + std::string(7, '\0') + header + std::string(4, '\0'));
+  const Outcome verified = Weir({"checkpoint", "verify", Path("foreign.safetensors")});
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  EXPECT_THAT(verified.out,
+              AllOf(HasSubstr("foreign.safetensors: 1 tensor, "),
+                    HasSubstr(", without checksums: unverified\n"), Not(HasSubstr("sound"))));
+}
+
 TEST_F(CheckpointVerbsTest, AStepWithoutItsIndexIsDamagedAndARestIsSaid) {
   std::filesystem::create_directory(run() + "/step-000000009.partial-0123456789abcdef");
   const Outcome rest = Weir({"checkpoint", "verify", run(), "--all-steps"});

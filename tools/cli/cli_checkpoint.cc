@@ -94,10 +94,14 @@ absl::Status VerifyOne(const std::string& path, const CheckpointArguments& argum
     WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(path));
     if (opened.reader->shards() != nullptr) return VerifyHere(*opened.reader->shards(), context);
   }
-  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::OpenSound(path));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::OpenTensors opened, checkpoint::Open(path));
+  WEIR_ASSIGN_OR_RETURN(const checkpoint::Contents contents, checkpoint::CheckSound(opened));
   const store::CheckpointShards* const shards = opened.reader->shards();
-  *context->out << (shards == nullptr ? path : shards->folder())
-                << ": sound: " << checkpoint::SummaryText(opened) << "\n";
+  *context->out << (shards == nullptr ? path : shards->folder()) << ": "
+                << (contents == checkpoint::Contents::kHaveNoChecksums
+                        ? checkpoint::SummaryText(opened) + ", without checksums: unverified"
+                        : "sound: " + checkpoint::SummaryText(opened))
+                << "\n";
   if (const std::string one = OneOfSeveral(opened.reader->path()); !one.empty())
     *context->out << "note: the file is " << one << "; the others are not checked\n";
   return absl::OkStatus();
