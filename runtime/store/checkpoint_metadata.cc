@@ -117,6 +117,16 @@ CheckpointFacts FactsOf(const Metadata& metadata) {
   return facts;
 }
 
+MetadataPart PartOf(const std::string& key) {
+  for (const char* of_cursor :
+       {kSamplesKey, kSeedKey, kSamplesPerEpochKey, kDataKey, kSealKey, kOptimizerStepKey}) {
+    if (key == of_cursor) return MetadataPart::kCursor;
+  }
+  return absl::StartsWith(key, kRandomKeyPrefix) || absl::StartsWith(key, kKeySealPrefix)
+             ? MetadataPart::kRandomKey
+             : MetadataPart::kOther;
+}
+
 std::string RunOf(const Metadata& metadata) { return TextOf(metadata, kJobIdKey); }
 
 bool AreOfTwoRuns(const std::string& a, const std::string& b) {

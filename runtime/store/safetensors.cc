@@ -144,6 +144,12 @@ std::string StepText(const Metadata& metadata) {
   return absl::StrCat(IsOfCheckpoint(metadata) ? "states of step " : "weights of step ", *step);
 }
 
+// Returns "samples 48", or "no samples".
+std::string EntryText(const Metadata& metadata, const std::string& key) {
+  const auto entry = metadata.find(key);
+  return entry == metadata.end() ? "no " + key : absl::StrCat(key, " ", entry->second);
+}
+
 absl::Status WrongSum(const std::string& where, const std::string& expected,
                       const std::string& found) {
   return Damaged(
@@ -231,6 +237,31 @@ absl::Status SafetensorsReader::CheckRuns() const {
   return absl::OkStatus();
 }
 
+absl::Status SafetensorsReader::CheckCursors() const {
+  const File& first = files_[0];
+  if (!IsOfCheckpoint(first.metadata)) return absl::OkStatus();
+  for (const File& file : files_) {
+    Metadata either = first.metadata;
+    either.insert(file.metadata.begin(), file.metadata.end());
+    for (const auto& [key, text] : either) {
+      const MetadataPart part = PartOf(key);
+      if (part == MetadataPart::kOther) continue;
+      const std::string expected = EntryText(first.metadata, key);
+      const std::string found = EntryText(file.metadata, key);
+      if (found == expected) continue;
+      const bool is_cursor = part == MetadataPart::kCursor;
+      return Damaged(
+          {is_cursor ? "W0718" : "W0719", path_,
+           is_cursor ? "files that all have one data cursor"
+                     : "files that all have the same random keys",
+           absl::StrCat(first.bytes->path(), " with ", expected, " and ", file.bytes->path(),
+                        " with ", found, ", which contradict each other"),
+           "the export again, or a copy of the whole folder"});
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SafetensorsReader::TakeMetadata() {
   if (files_.empty()) return absl::OkStatus();
   const File& first = files_[0];
@@ -251,7 +282,8 @@ absl::Status SafetensorsReader::TakeMetadata() {
       return it == file.metadata.end() || it->second != entry.second;
     });
   }
-  return CheckRuns();
+  WEIR_RETURN_IF_ERROR(CheckRuns());
+  return CheckCursors();
 }
 
 uint32_t SafetensorsReader::header_sum() const {

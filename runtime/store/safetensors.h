@@ -71,7 +71,8 @@ class SafetensorsReader {
   // Opens a file, all files of an index (weight_index.h), or a checkpoint folder, of which it reads
   // only the index. kNotFound: no file, or see CheckStepIsThere. kDataLoss: damaged, see above; or
   // the tensors of the files are not those of the index, or weights of two steps (W0047); or states
-  // of two steps (W0717) or of two runs (W0967); or an error of CheckpointShards::Open.
+  // of two steps (W0717) or of two runs (W0967), or with two cursors (W0718) or two values of a
+  // random key (W0719); or an error of CheckpointShards::Open.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -121,6 +122,8 @@ class SafetensorsReader {
   // common.
   absl::Status TakeMetadata();
   absl::Status CheckRuns() const;
+  // Checks that all files of a checkpoint have one cursor, and the same random keys and seals.
+  absl::Status CheckCursors() const;
   absl::Status AddShards();
   // Precondition: some file has checksums.
   absl::Status CheckSumsOf(int file) const;

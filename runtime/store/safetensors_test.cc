@@ -515,6 +515,35 @@ TEST(SafetensorsIndex, RefusesStatesOfTwoRunsAtOneStep) {
   EXPECT_TRUE(SafetensorsReader::Open(path).ok());
 }
 
+TEST(SafetensorsIndex, RefusesFilesOfACheckpointWithTwoCursorsOrKeys) {
+  const std::string path = WriteIndexed(
+      "cursors.json", R"({"weight_map": {"a": "part-1.safetensors", "b": "part-2.safetensors"}})");
+  const std::map<std::string, std::string> sound = {
+      {"step", "12"}, {"optimizer_step", "12"}, {"samples", "48"},      {"seed", "1"},
+      {"seal", "0a"}, {"key:training", "7"},    {"seal:training", "0b"}};
+  WriteOne(TemporaryPath("part-1.safetensors"), "a", 1, sound);
+  WriteOne(TemporaryPath("part-2.safetensors"), "b", 5, sound);
+  EXPECT_EQ(SafetensorsReader::Open(path).value()->metadata(), sound);
+  for (const auto& [key, text] : sound) {
+    if (key == "step") continue;
+    const std::string code = key.find(':') == std::string::npos ? "W0718" : "W0719";
+    for (const bool is_there : {true, false}) {
+      std::map<std::string, std::string> other = sound;
+      other[key] = "99";
+      if (!is_there) other.erase(key);
+      WriteOne(TemporaryPath("part-2.safetensors"), "b", 5, other);
+      const absl::Status status = SafetensorsReader::Open(path).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << key;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(code + " at " + path));
+      EXPECT_THAT(
+          std::string(status.message()),
+          HasSubstr("part-1.safetensors with " + key + " " + text + " and " +
+                    TemporaryPath("part-2.safetensors") + " with " +
+                    (is_there ? key + " 99" : "no " + key) + ", which contradict each other"));
+    }
+  }
+}
+
 // The headers have the checksums of all values.
 TEST(SafetensorsIndex, TheChecksumOfTheHeadersTellsValuesMetadataAndFilesApart) {
   const std::string path = WriteIndexed(

@@ -7,6 +7,7 @@
 //   one owner of each element, within the tensor's shape     W0714   opening  W0042 opening
 //   files and index of one step                              W0717   opening  W0717 opening
 //   files and index of one run                               W0967   opening  W0967 opening
+//   files of an index have one cursor and the same keys                W0718, W0719 opening
 //   the data cursor is there, and is the one written         W0718            W0718
 //   the keys of random numbers are there, likewise           W0719            W0719
 //   each state has the element type, shape and owner of the
