@@ -93,10 +93,15 @@ std::string CommittedText(FileSystem* files, const std::string& directory) {
 absl::Status NoneNamed(FileSystem* files, const std::string& directory, const std::string& expected,
                        const std::string& found) {
   const std::vector<int64_t> steps = CommittedSteps(directory, files);
-  return Missing({"W0711", directory, expected, found,
-                  steps.empty() ? "the folder that a run was given as --checkpoint"
-                                : absl::StrCat("a committed checkpoint by its own path, ",
-                                               Join(directory, StepFolderName(steps.back())))});
+  std::string advice = "the folder that a run was given as --checkpoint";
+  if (!steps.empty()) {
+    advice = absl::StrCat("a committed checkpoint by its own path, ",
+                          Join(directory, StepFolderName(steps.back())));
+  } else if (const std::vector<std::string> indices = WeightIndicesIn(directory);
+             !indices.empty()) {
+    advice = absl::StrCat("an index of weights by its own path, ", indices.front());
+  }
+  return Missing({"W0711", directory, expected, found, advice});
 }
 
 // Returns the steps up to `step` of the committed checkpoints that are of the run.

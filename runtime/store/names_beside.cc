@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -81,6 +82,16 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   while (const dirent* entry = ::readdir(entries)) names.emplace_back(entry->d_name);
   ::closedir(entries);
   return names;
+}
+
+std::vector<std::string> WeightIndicesIn(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const std::string& name : NamesIn(folder)) {
+    if (absl::EndsWith(name, ".safetensors.index.json"))
+      paths.push_back((std::filesystem::path(folder) / name).string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 std::vector<NameBeside> NamesBeside(const std::vector<std::string>& paths,

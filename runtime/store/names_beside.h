@@ -35,5 +35,7 @@ std::string PathOfNameBeside(const std::string& name, const std::string& mark);
 // Returns the names of all that is in a folder, without their folder; none if it cannot be read.
 // Their number has no bound: half of the files that were set aside must not come back alone.
 std::vector<std::string> NamesIn(const std::string& folder);
+// Returns the paths of the indices of weights (weight_index.h) that are in a folder, sorted.
+std::vector<std::string> WeightIndicesIn(const std::string& folder);
 
 }  // namespace weir::store

@@ -165,6 +165,24 @@ TEST_F(CheckpointVerbsTest, AStepThatIsNotThereNamesThoseThatAre) {
   }
 }
 
+TEST_F(CheckpointVerbsTest, AFolderOfWeightsIsReadByItsIndexOrTheErrorNamesTheIndex) {
+  ASSERT_TRUE(std::filesystem::create_directory(Path("exported")));
+  const std::string index = Path("exported/m.safetensors.index.json");
+  ASSERT_EQ(Weir({"checkpoint", "export", run(), "-o", Path("exported/m.safetensors"),
+                  "--max-shard-size", "100"})
+                .code,
+            0);
+  EXPECT_EQ(Weir({"train", job(), "--threads", "1", "--init", Path("exported")}).code, 0);
+  EXPECT_THAT(Weir({"checkpoint", "verify", Path("exported")}).out, HasSubstr(": sound: "));
+  EXPECT_THAT(Weir({"train", job(), "--resume", Path("exported")}).err,
+              AllOf(HasSubstr("W0711"), HasSubstr(index)));
+  folder_.Write("exported/other.safetensors", "");
+  EXPECT_THAT(Weir({"train", job(), "--init", Path("exported")}).err,
+              AllOf(HasSubstr("W0049"), HasSubstr(index)));
+  EXPECT_THAT(Weir({"checkpoint", "verify", Path("exported")}).err,
+              AllOf(HasSubstr("W0711"), HasSubstr(index)));
+}
+
 TEST_F(CheckpointVerbsTest, OneFileOfAnExportIsNotTakenForAllOfThem) {
   const std::string index = Path("m.safetensors.index.json");
   ASSERT_EQ(

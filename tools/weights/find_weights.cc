@@ -8,8 +8,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/store/checkpoint_folder.h"
+#include "runtime/store/names_beside.h"
 #include "runtime/store/weight_index.h"
 
 namespace weir::weights {
@@ -18,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kFilesMax = 10'000;  // of a folder
+constexpr size_t kIndicesShown = 8;
 constexpr char kJobEnding[] = ".textproto";
 constexpr char kMapEnding[] = ".weights.textproto";
 
@@ -36,6 +40,29 @@ absl::Status NoPickles(const std::string& path) {
                    absl::StrCat("python -c \"import torch, safetensors.torch as s; s.save_file({k: "
                                 "v.contiguous().clone() for k, v in torch.load('",
                                 file, "', weights_only=True).items()}, 'model.safetensors')\"")});
+}
+
+// Returns the index in a folder whose files of safetensors are `found`; "": there is none.
+absl::StatusOr<std::string> OnlyIndex(const std::string& folder,
+                                      const std::vector<std::string>& found) {
+  const std::vector<std::string> indices = store::WeightIndicesIn(folder);
+  if (indices.empty()) return "";
+  size_t num_others = found.size();
+  if (indices.size() == 1) {
+    WEIR_ASSIGN_OR_RETURN(const store::WeightIndex index, store::ReadWeightIndex(indices[0]));
+    for (const std::string& file : index.files)
+      num_others -= std::count(found.begin(), found.end(), fs::path(file).filename().string());
+    if (num_others == 0) return indices[0];
+  }
+  std::vector<std::string> shown = indices;
+  shown.resize(std::min(shown.size(), kIndicesShown));
+  return Missing(
+      {"W0049", folder, "a folder with one index of weights, and no files but those that it names",
+       indices.size() > 1
+           ? absl::StrCat(indices.size(), " indices")
+           : absl::StrCat("one index, and ", Plural(static_cast<int64_t>(num_others), "file"),
+                          " of safetensors that it does not name"),
+       absl::StrCat("the path of an index, ", absl::StrJoin(shown, " or "))});
 }
 
 absl::StatusOr<std::string> FileInFolder(const std::string& folder) {
@@ -59,6 +86,8 @@ absl::StatusOr<std::string> FileInFolder(const std::string& folder) {
     const std::string index = store::IndexOfShard((fs::path(folder) / name).string());
     if (!index.empty()) WEIR_RETURN_IF_ERROR(store::CheckIndexIsThere(index));
   }
+  WEIR_ASSIGN_OR_RETURN(const std::string index, OnlyIndex(folder, found));
+  if (!index.empty()) return index;
   if (found.size() == 1) return (fs::path(folder) / found[0]).string();
   if (found.empty() && !pickle.empty()) return NoPickles((fs::path(folder) / pickle).string());
   return Missing({"W0049", folder,

@@ -23,10 +23,11 @@ struct MapPlaces {
 
 // Returns the weights that `path` names: the path of a file or of a checkpoint folder
 // (checkpoint_folder.h), or in another folder its model.safetensors.index.json, its
-// model.safetensors, or its only file of safetensors. kNotFound (W0049): a folder without one;
-// (W0047): a folder with files of an index that is not there; (W0711): that of a checkpoint whose
-// index lacks. kInvalidArgument (W0049): a file of PyTorch, for example a .pt; the advice is the
-// line that makes safetensors of it.
+// model.safetensors, its only index if that names all files of safetensors, or its only such file.
+// kNotFound (W0049): a folder without one, or with more indices or files; (W0047): a folder with
+// files of an index that is not there; (W0711): that of a checkpoint whose index lacks.
+// kInvalidArgument (W0049): a file of PyTorch, for example a .pt; the advice is the line that makes
+// safetensors of it.
 absl::StatusOr<std::string> WeightFileOf(const std::string& path);
 
 // Returns the path of the map that belongs to a job, whether it exists or not:

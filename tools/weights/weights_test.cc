@@ -502,6 +502,28 @@ TEST(FindWeightsTest, AFolderStandsForItsFile) {
   EXPECT_EQ(WeightFileOf("w.safetensors").value(), "w.safetensors");
 }
 
+TEST(FindWeightsTest, AFolderStandsForItsOnlyIndexUnderAnyName) {
+  const std::string folder = TemporaryPath("indexed");
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  const std::string index = folder + "/w.safetensors.index.json";
+  std::ofstream(index) << R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})";
+  std::ofstream(folder + "/1.safetensors") << "x";
+  EXPECT_EQ(WeightFileOf(folder).value(), index) << "not the one file that is there";
+  std::ofstream(folder + "/2.safetensors") << "x";
+  EXPECT_EQ(WeightFileOf(folder).value(), index);
+  std::ofstream(folder + "/adapter.safetensors") << "x";
+  EXPECT_THAT(ErrorText(WeightFileOf(folder).status()),
+              AllOf(HasSubstr("W0049 at " + folder),
+                    HasSubstr("found one index, and 1 file of safetensors that it does not name"),
+                    HasSubstr("Try: the path of an index, " + index)));
+  std::filesystem::remove(folder + "/adapter.safetensors");
+  const std::string other = folder + "/v.safetensors.index.json";
+  std::filesystem::copy(index, other);
+  EXPECT_THAT(ErrorText(WeightFileOf(folder).status()),
+              AllOf(HasSubstr("W0049 at " + folder), HasSubstr("found 2 indices"),
+                    HasSubstr("Try: the path of an index, " + other + " or " + index)));
+}
+
 TEST(FindWeightsTest, TheFirstMapThatFitsCounts) {
   const std::string folder = TemporaryPath("places");
   ASSERT_TRUE(std::filesystem::create_directory(folder));
