@@ -1,6 +1,7 @@
 #include "runtime/store/weight_index.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -129,11 +130,13 @@ std::string IndexOfShard(const std::string& path) {
   return absl::StrCat(stem, kWeightEnding, kIndexEnding);
 }
 
-int64_t FilesOfShard(const std::string& path) {
-  if (IndexOfShard(path).empty()) return 1;
-  absl::string_view stem = absl::StripSuffix(path, kWeightEnding);
+std::string OneOfSeveralText(const std::string& path) {
+  const std::string index = IndexOfShard(path);
+  if (index.empty()) return "";
+  const absl::string_view stem = absl::StripSuffix(path, kWeightEnding);
   int64_t files = 0;
-  return absl::SimpleAtoi(stem.substr(stem.size() - kDigits), &files) && files > 0 ? files : 1;
+  if (!absl::SimpleAtoi(stem.substr(stem.size() - kDigits), &files) || files < 2) return "";
+  return absl::StrCat("one of the ", files, " files of ", index);
 }
 
 std::vector<std::string> ShardsBeside(const std::string& index_path,

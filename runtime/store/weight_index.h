@@ -4,7 +4,6 @@
 // Thread rule: pure functions, except for reading files.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,9 +28,9 @@ std::vector<std::string> ShardsBeside(const std::string& index_path,
 // Returns the index that a file of such a name belongs to, whether it is there or not; "": the file
 // has another name.
 std::string IndexOfShard(const std::string& path);
-// Returns how many files there are by the name of one of them: 3 for
-// NAME-00001-of-00003.safetensors; 1: the file has another name.
-int64_t FilesOfShard(const std::string& path);
+// Returns "one of the 3 files of NAME.safetensors.index.json" for a file of such a name; "": the
+// file has another name.
+std::string OneOfSeveralText(const std::string& path);
 // kNotFound (W0047): there is no index at the path, but files of tensors are beside it. An export
 // was cut short (tools/weights/export_files.h), or a copy is incomplete. If
 // files of an earlier export are set aside, the advice is only to export again.

@@ -203,6 +203,9 @@ TEST_F(CheckpointVerbsTest, OneFileOfAnExportIsNotTakenForAllOfThem) {
     EXPECT_THAT(refused.err, AllOf(HasSubstr("W0047 at " + one), HasSubstr("found " + what)));
     EXPECT_FALSE(std::filesystem::exists(Path("whole")));
   }
+  EXPECT_THAT(Weir({"train", job(), "--init", one}).err,
+              AllOf(HasSubstr("W0071 at " + one), HasSubstr("; the file is " + what),
+                    HasSubstr("Try: " + index + ", or ")));
 }
 
 TEST_F(CheckpointVerbsTest, ACastCheckpointIsRefusedInEachForm) {

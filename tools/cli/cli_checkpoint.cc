@@ -72,17 +72,9 @@ absl::Status VerifyHere(const store::CheckpointShards& shards, CliContext* conte
   return absl::OkStatus();
 }
 
-// Returns "one of the 6 files of X.safetensors.index.json" if the path is that of one file of an
-// export to several, else "".
-std::string OneOfSeveral(const std::string& path) {
-  const int64_t files = store::FilesOfShard(path);
-  if (files == 1) return "";
-  return absl::StrCat("one of the ", files, " files of ", store::IndexOfShard(path));
-}
-
 // One file of an export has some of the tensors, and would pass for all of them under another name.
 absl::Status CheckIsNotOneOfSeveral(const std::string& path) {
-  const std::string found = OneOfSeveral(path);
+  const std::string found = store::OneOfSeveralText(path);
   if (found.empty()) return absl::OkStatus();
   return Rejected({"W0047", path, "a file of all tensors, or the index of such files", found,
                    store::IndexOfShard(path)});
@@ -102,7 +94,7 @@ absl::Status VerifyOne(const std::string& path, const CheckpointArguments& argum
                         ? checkpoint::SummaryText(opened) + ", without checksums: unverified"
                         : "sound: " + checkpoint::SummaryText(opened))
                 << "\n";
-  if (const std::string one = OneOfSeveral(opened.reader->path()); !one.empty())
+  if (const std::string one = store::OneOfSeveralText(opened.reader->path()); !one.empty())
     *context->out << "note: the file is " << one << "; the others are not checked\n";
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/stored_dtype.h"
+#include "runtime/store/weight_index.h"
 #include "tools/checkpoint/transition.h"
 
 namespace weir::train {
@@ -82,7 +83,10 @@ absl::Status CheckNames(const store::SafetensorsReader& file,
   if (!extra.empty())
     absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ", extra.Text());
   std::string hint = "use weights saved from the same model";
-  if (has_weights && has_others) {
+  if (const std::string one_of = store::OneOfSeveralText(file.path()); !one_of.empty()) {
+    absl::StrAppend(&found, "; the file is ", one_of);
+    hint = store::IndexOfShard(file.path());
+  } else if (has_weights && has_others) {
     hint = absl::StrCat(
         "the training.optimizer, training.group, training.average, training.gradient_delay, "
         "training.precision and training.loss_scale of "

@@ -25,10 +25,11 @@ const std::map<std::string, StateType> kStates = {
 };
 
 // Writes a file with the states of `set` but those that are `left_out`, and opens it.
-std::unique_ptr<store::SafetensorsReader> Written(StateSet set, const std::string& left_out) {
+std::unique_ptr<store::SafetensorsReader> Written(StateSet set, const std::string& left_out,
+                                                  const std::string& name = "states.safetensors") {
   std::map<std::string, StateType> states = kStates;
   states.erase(left_out);
-  const std::string path = TemporaryPath("states.safetensors");
+  const std::string path = TemporaryPath(name);
   store::CheckpointFacts facts;
   facts.cursor = store::DataCursor{};
   facts.keys = {{"training", 0}};
@@ -88,6 +89,14 @@ TEST(SessionStatesTest, WhoResumesWithOtherSettingsIsToldWhichOnes) {
   EXPECT_THAT(hint("moment"), HasSubstr("Try: the training.optimizer, training.group"));
   EXPECT_THAT(hint("late"), HasSubstr("or --init "));
   EXPECT_THAT(hint("a/b"), HasSubstr("use weights saved from the same model"));
+}
+
+TEST(SessionStatesTest, WhoResumesFromOneFileOfSeveralIsToldTheIndex) {
+  const auto one = Written(StateSet::kAll, "moment", "c-00001-of-00002.safetensors");
+  const std::string index = TemporaryPath("c.safetensors.index.json");
+  EXPECT_THAT(
+      std::string(CheckCheckpoint(*one, kStates).message()),
+      HasSubstr("no moment; the file is one of the 2 files of " + index + ". Try: " + index));
 }
 
 TEST(SessionStatesTest, WeightTypesAreThoseOfWeights) {

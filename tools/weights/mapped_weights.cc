@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/store/weight_index.h"
 #include "tools/weights/adapter_names.h"
 
 namespace weir::weights {
@@ -120,6 +121,14 @@ Misfit MappedWeights::Compare(const WeightTypes& weights) const {
 
 absl::Status MappedWeights::MisfitError(const Misfit& misfit, size_t num_weights) const {
   std::string found;
+  const std::string one_of = store::OneOfSeveralText(file_->path());
+  const auto with_files = [&](const std::string& text) {
+    return one_of.empty() ? text : absl::StrCat(text, "; the file is ", one_of);
+  };
+  const auto or_index = [&](const std::string& advice) {
+    return one_of.empty() ? advice
+                          : absl::StrCat(store::IndexOfShard(file_->path()), ", or ", advice);
+  };
   if (map_ == nullptr) {
     if (!misfit.missing.empty())
       found =
@@ -132,10 +141,11 @@ absl::Status MappedWeights::MisfitError(const Misfit& misfit, size_t num_weights
                     [](const std::string& name) { return AdaptedWeight(name).has_value(); });
     return Rejected(
         {"W0071", file_->path(), absl::StrCat("exactly the ", num_weights, " tensors of the model"),
-         found,
-         has_adapters ? "the job with these adapters, or the file that `weir lora merge` makes"
+         with_files(found),
+         or_index(has_adapters
+                      ? "the job with these adapters, or the file that `weir lora merge` makes"
                       : "weights saved from the same model, or a map of weights for a public file "
-                        "(docs/reference/weight_maps.md)"});
+                        "(docs/reference/weight_maps.md)")});
   }
   if (!misfit.missing.empty()) {
     found = SomeOf(misfit.missing, [](const Misfit::Lack& lack) {
@@ -151,7 +161,8 @@ absl::Status MappedWeights::MisfitError(const Misfit& misfit, size_t num_weights
       {"W0071", file_->path(),
        absl::StrCat("a source for each of the ", num_weights,
                     " weights of the job, and a use for each tensor, by the map ", map_->name()),
-       found, "`weir weights check JOB FILE --list`, which lists all of them"});
+       with_files(found),
+       or_index("`weir weights check JOB FILE --list`, which lists all of them")});
 }
 
 absl::StatusOr<MappedWeights::Located> MappedWeights::Locate(const std::string& weight,
