@@ -12,6 +12,7 @@
 #include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/file_lock.h"
+#include "runtime/store/names_beside.h"
 #include "runtime/store/pending_file.h"
 
 namespace weir::store {
@@ -40,10 +41,13 @@ bool IsOpenForWriting(int descriptor) {
 // Returns the error of a lock that cannot be opened. A lock that another user has left may be one
 // that this user may not open.
 absl::Status CannotOpen(const std::string& path, const std::string& file, int error) {
+  struct stat info;
+  const std::string folder = FolderOf(path);
+  if (error == ENOENT && ::stat(folder.c_str(), &info) != 0)
+    return CannotWrite(path, absl::StrCat("the folder ", folder, " does not exist"), error);
   const absl::Status failure =
       CannotWrite(path, absl::StrCat("cannot make the lock ", file), error);
   std::optional<Problem> problem = ProblemOf(failure);
-  struct stat info;
   if (error != EACCES || !problem.has_value() || ::lstat(file.c_str(), &info) != 0) return failure;
   problem->hint = absl::StrCat("remove ", file,
                                " if no export to that path runs, or name a file in another folder");

@@ -78,6 +78,14 @@ TEST_F(PathLockTest, APathHasOneHolderOfItsLockAndTheFileOfTheLockGoesWithIt) {
   EXPECT_TRUE(IsCannotWrite(PathLock::Take(Path("no/folder")).status()));
 }
 
+TEST_F(PathLockTest, AFolderThatDoesNotExistIsNamedAndNotTheFileOfTheLock) {
+  EXPECT_THAT(std::string(PathLock::Take(Path("none/c")).status().message()),
+              HasSubstr("W0046 at " + Path("none/c") +
+                        ": expected to write the file; found the "
+                        "folder " +
+                        Path("none/") + " does not exist: No such file"));
+}
+
 TEST_F(PathLockTest, AFileOfTheUserThatHasTheNameOfALockStays) {
   Put(Path("c.lock"), "notes");
   EXPECT_TRUE(PathLock::Take(Path("c")).ok());
