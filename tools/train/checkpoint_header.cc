@@ -8,8 +8,32 @@
 #include "runtime/base/unit_text.h"
 #include "runtime/store/batch_position.h"
 #include "runtime/store/checkpoint_metadata.h"
+#include "tools/train/job_data.h"
 
 namespace weir::train {
+namespace {
+
+// Leaves room for what a run reads ahead.
+constexpr int64_t kSamplesMax = int64_t{1} << 62;
+
+// A file without seals may have any number of samples. Precondition: the checkpoint has at most the
+// steps of the job.
+absl::Status CheckSamplesAhead(const proto::Job& job, const std::string& path,
+                               const store::CheckpointFacts& facts) {
+  if (!facts.cursor.has_value()) return absl::OkStatus();  // the transition gate refuses it
+  const int64_t steps = job.training().steps() - facts.step;
+  const int64_t samples_per_step = std::max<int64_t>(1, SamplesPerStep(job));
+  const int64_t samples = facts.cursor->samples;
+  if (samples <= kSamplesMax && steps <= (kSamplesMax - samples) / samples_per_step)
+    return absl::OkStatus();
+  return Damaged({"W0718", path + ", data cursor",
+                  absl::StrCat("at most ", kSamplesMax, " samples at the end of the run"),
+                  absl::StrCat(samples, " at step ", facts.step, ", with ", Plural(steps, "step"),
+                               " ahead of ", Plural(samples_per_step, "sample")),
+                  "another checkpoint of the run, or another copy of this one"});
+}
+
+}  // namespace
 
 std::map<std::string, std::string> CheckpointMetadata(const proto::Job& job, int64_t step,
                                                       int64_t samples) {
@@ -60,7 +84,7 @@ absl::Status CheckResume(const proto::Job& job, const std::string& path,
          absl::StrCat("--steps with a number above ", step,
                       ", or --init to start a new run from its weights")});
   }
-  return absl::OkStatus();
+  return CheckSamplesAhead(job, path, facts);
 }
 
 int64_t SampleOffset(const store::CheckpointFacts& facts, int64_t samples_per_step) {

@@ -23,6 +23,7 @@ absl::Status CheckIsCheckpoint(const store::SafetensorsReader& file);
 
 // Checks whether `job` can continue from the checkpoint at `path`. kInvalidArgument: the run
 // counted updates in another way (W0548), or the checkpoint has more steps than the job (W0923).
+// kDataLoss (W0718): its cursor has more samples than a run can count.
 // Precondition: compiler::CheckTraining is ok.
 absl::Status CheckResume(const proto::Job& job, const std::string& path,
                          const store::CheckpointFacts& facts);

@@ -687,6 +687,22 @@ TEST_F(RunCheckpointsTest, AResumeWithAnotherBatchGoesOnAtTheNextSample) {
   EXPECT_EQ(store::SampleNumber({store::DataPart::kTrain, 8, 0, 2, offset}, 4, 0), 48);
 }
 
+TEST(CheckResumeTest, SamplesThatTheStepsAheadWouldOverflowAreRefused) {
+  const proto::Job job = SmallJob();
+  store::CheckpointFacts facts;
+  facts.step = facts.optimizer_step = 4;
+  const auto error_of = [&](int64_t samples) {
+    facts.cursor = store::DataCursor{samples, 0, 1, ""};
+    return std::string(CheckResume(job, "c.safetensors", facts).message());
+  };
+  EXPECT_EQ(error_of(32), "");
+  const int64_t most = (int64_t{1} << 62) - (kSteps - 4) * 8;
+  EXPECT_EQ(error_of(most), "");
+  EXPECT_THAT(error_of(most + 1), HasSubstr("W0718 at c.safetensors, data cursor"));
+  EXPECT_THAT(error_of(9223372036854775807),
+              HasSubstr("found 9223372036854775807 at step 4, with 4 steps ahead of 8 samples"));
+}
+
 TEST(SampleNumberTest, AnOffsetMovesAllSamplesOfAStep) {
   // Four steps of 8 samples are done, and a step now has two micro-batches of 2.
   store::CheckpointFacts facts;
