@@ -79,11 +79,10 @@ TEST_F(PathLockTest, APathHasOneHolderOfItsLockAndTheFileOfTheLockGoesWithIt) {
 }
 
 TEST_F(PathLockTest, AFolderThatDoesNotExistIsNamedAndNotTheFileOfTheLock) {
-  EXPECT_THAT(std::string(PathLock::Take(Path("none/c")).status().message()),
-              HasSubstr("W0046 at " + Path("none/c") +
-                        ": expected to write the file; found the "
-                        "folder " +
-                        Path("none/") + " does not exist: No such file"));
+  EXPECT_THAT(
+      std::string(PathLock::Take(Path("none/c")).status().message()),
+      HasSubstr("W0046 at " + Path("none/c") + ": expected to write the file; found the folder " +
+                Path("none/") + " does not exist: No such file"));
 }
 
 TEST_F(PathLockTest, AFileOfTheUserThatHasTheNameOfALockStays) {
