@@ -19,7 +19,7 @@ constexpr char kAsWeights[] =
 // What the gate looks at, and where.
 struct Examined {
   const store::SafetensorsReader& reader;
-  const Recorded recorded;
+  const store::CheckpointFacts facts;
   const std::string where;   // the folder, the file or the index
   const std::string advice;  // on damage
   bool has_owners() const { return reader.shards() != nullptr; }
@@ -28,10 +28,10 @@ struct Examined {
 Examined Examine(const store::SafetensorsReader& from) {
   const store::CheckpointShards* const shards = from.shards();
   if (shards == nullptr) {
-    return {from, RecordedIn(from), from.path(),
+    return {from, FactsIn(from), from.path(),
             "another checkpoint of the run, or another copy of this one"};
   }
-  return {from, RecordedIn(from), shards->folder(), store::AnotherCheckpoint(shards->folder())};
+  return {from, FactsIn(from), shards->folder(), store::AnotherCheckpoint(shards->folder())};
 }
 
 store::StateOwner OwnerByName(const std::string& name) {
@@ -41,7 +41,7 @@ store::StateOwner OwnerByName(const std::string& name) {
 }
 
 absl::Status CheckCursor(const Examined& from, const TransitionOptions& options) {
-  const store::CheckpointFacts& facts = from.recorded.facts;
+  const store::CheckpointFacts& facts = from.facts;
   const std::string where = from.where + ", data cursor";
   if (!facts.cursor.has_value()) {
     if (options.purpose == TransitionOptions::Purpose::kKeep) return absl::OkStatus();
@@ -59,7 +59,7 @@ absl::Status CheckCursor(const Examined& from, const TransitionOptions& options)
 }
 
 absl::Status CheckKeys(const Examined& from, const TransitionOptions& options) {
-  const store::CheckpointFacts& facts = from.recorded.facts;
+  const store::CheckpointFacts& facts = from.facts;
   std::set<std::string> names;
   for (const store::RandomKey& key : facts.keys) {
     const std::string where = absl::StrCat(from.where, ", random key ", key.name);
@@ -86,11 +86,12 @@ std::string StateText(const Examined& from, store::StateOwner owner, const std::
                       ToText(shape));
 }
 
-absl::Status CheckState(const Examined& from, const std::string& name, const ExpectedState& state) {
-  const auto found = from.recorded.tensors.find(name);
+absl::Status CheckState(const Examined& from, const Recorded& recorded, const std::string& name,
+                        const ExpectedState& state) {
+  const auto found = recorded.tensors.find(name);
   const std::string where = absl::StrCat(from.where, ", tensor ", name);
   const std::string expected = StateText(from, state.owner, state.dtype, state.shape);
-  if (found == from.recorded.tensors.end()) {
+  if (found == recorded.tensors.end()) {
     return Rejected({"W0716", where, expected, "none",
                      "the job that wrote the checkpoint, or `weir checkpoint edit --add`"});
   }
@@ -107,8 +108,10 @@ absl::Status CheckState(const Examined& from, const std::string& name, const Exp
 }
 
 absl::Status CheckStates(const Examined& from, const std::map<std::string, ExpectedState>& states) {
-  for (const auto& [name, state] : states) WEIR_RETURN_IF_ERROR(CheckState(from, name, state));
-  for (const auto& [name, tensor] : from.recorded.tensors) {
+  const Recorded recorded = RecordedIn(from.reader);
+  for (const auto& [name, state] : states)
+    WEIR_RETURN_IF_ERROR(CheckState(from, recorded, name, state));
+  for (const auto& [name, tensor] : recorded.tensors) {
     if (states.count(name) > 0) continue;
     return Rejected(
         {"W0716", absl::StrCat(from.where, ", tensor ", name), "states of the job only",
@@ -152,10 +155,15 @@ absl::StatusOr<Contents> CheckContents(const store::SafetensorsReader& from,
 
 }  // namespace
 
+store::CheckpointFacts FactsIn(const store::SafetensorsReader& from) {
+  const store::CheckpointShards* const shards = from.shards();
+  return shards != nullptr ? shards->index().facts : store::FactsOf(from.metadata());
+}
+
 Recorded RecordedIn(const store::SafetensorsReader& from) {
   if (const store::CheckpointShards* const shards = from.shards(); shards != nullptr)
-    return {shards->index().facts, shards->index().tensors};
-  Recorded recorded{store::FactsOf(from.metadata()), {}};
+    return {FactsIn(from), shards->index().tensors};
+  Recorded recorded{FactsIn(from), {}};
   for (const auto& [name, tensor] : from.tensors())
     recorded.tensors[name] = {tensor.dtype, tensor.shape, OwnerByName(name)};
   return recorded;

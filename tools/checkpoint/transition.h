@@ -68,5 +68,7 @@ struct Recorded {
   std::map<std::string, store::TensorFacts> tensors;
 };
 Recorded RecordedIn(const store::SafetensorsReader& from);
+// Returns the facts alone. A file of strangers may have many tensors, and Recorded copies them.
+store::CheckpointFacts FactsIn(const store::SafetensorsReader& from);
 
 }  // namespace weir::checkpoint

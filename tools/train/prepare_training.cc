@@ -279,7 +279,7 @@ class Preparation {
     WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const store::SafetensorsReader> file,
                           OpenSound(options_.resume, &prepared_.notes));
     WEIR_RETURN_IF_ERROR(CheckIsCheckpoint(*file));
-    const store::CheckpointFacts facts = checkpoint::RecordedIn(*file).facts;
+    const store::CheckpointFacts facts = checkpoint::FactsIn(*file);
     WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, facts));
     WEIR_RETURN_IF_ERROR(CheckCheckpoint(*file, states));
     prepared_.first_step = facts.step;
