@@ -65,7 +65,8 @@ class ReplacedInputs(weir_jobs.JobCase):
         ended = job.wait()
         self.assertEqual(ended.code, BAD_INPUT, ended.err)
         said = " ".join(ended.err.split())
-        self.assertRegex(said, rf"W0968 at {name}: expected the file as the run began: .* \(\d+ bytes, checksum "
+        self.assertRegex(said, rf"W0968 at (job\.textproto:\d+, )?{name}: expected the file as the run began: .* "
+                               rf"\(\d+ bytes, checksum "
                                rf"[0-9a-f]{{8}}\), last changed .* UTC; found {found}")
         self.assertEqual(self.place.processes(), [])
 

@@ -221,7 +221,7 @@ class Restart(weir_jobs.FailureCase):
         for run, seed in (("a", "1"), ("b", "2")):
             self.place.train(*self.MESH, "--steps", "5", "--checkpoint", f"{run}/", "--set", f"training.seed={seed}")
         job = self.start("--resume", "a/step-000000005", "--checkpoint", "checkpoints/")
-        job.wait_for_step()
+        job.wait_for_text("step 6/")
         os.rename(self.place.path("a"), self.place.path("moved"))
         os.rename(self.place.path("b"), self.place.path("a"))
         self.kill_when(job, "step ")
