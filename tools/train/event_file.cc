@@ -149,28 +149,19 @@ int EventFile::Append(const std::string& bytes) {
 int EventFile::FollowPath(int64_t step, double wall_seconds, std::string* news) {
   const OpenOutput output = FindOpenOutput(descriptor_, path_);
   if (output.place == OpenOutput::Place::kAtPath) {
-    is_elsewhere_ = false;
+    lost_file_.NoteAtPath();
     return 0;
   }
   const std::string path = path_;
   const int64_t size = size_;
   const int old = std::exchange(descriptor_, -1);
   const int error = Open(step, wall_seconds);
-  const bool stays = error != 0 && output.place == OpenOutput::Place::kElsewhere;
-  const bool is_told = stays && std::exchange(is_elsewhere_, stays);
-  if (last_step_ > 0 && !is_told) {
-    *news = LostFileText("--tensorboard " + folder_, output, last_step_, step,
-                         stays        ? AfterLoss::kSameFile
-                         : error == 0 ? AfterLoss::kNewFile
-                                      : AfterLoss::kNoFile);
-  }
-  if (stays) {
+  if (lost_file_.KeepsFile(output, error, last_step_, step, news)) {
     descriptor_ = old;
     path_ = path;
     size_ = size;
     return 0;
   }
-  is_elsewhere_ = false;
   ::close(old);
   return error;
 }

@@ -13,12 +13,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "tools/train/lost_writes.h"
+#include "tools/train/open_output.h"
 
 namespace weir::train {
 
@@ -27,7 +29,9 @@ class EventFile {
   using Scalars = std::vector<std::pair<std::string, double>>;
 
   explicit EventFile(const std::string& folder)
-      : folder_(folder), lost_("--tensorboard " + folder, "step") {}
+      : folder_(folder),
+        lost_file_("--tensorboard " + folder),
+        lost_("--tensorboard " + folder, "step") {}
   ~EventFile();
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
@@ -56,9 +60,9 @@ class EventFile {
   const std::string folder_;
   std::string path_;
   int descriptor_ = -1;
-  int64_t size_ = 0;           // of the whole events in the file
-  int64_t last_step_ = 0;      // of the last event in the file
-  bool is_elsewhere_ = false;  // the open file has another name, which a warning has told
+  int64_t size_ = 0;                  // of the whole events in the file
+  std::optional<int64_t> last_step_;  // of the last event that was written here
+  LostOutput lost_file_;
   LostWrites lost_;
 };
 

@@ -69,7 +69,7 @@ int MetricsFile::Reopen() {
 int MetricsFile::FollowPath(int64_t step, std::string* news) {
   const OpenOutput output = FindOpenOutput(descriptor_, path_);
   if (output.place == OpenOutput::Place::kAtPath) {
-    is_elsewhere_ = false;
+    lost_file_.NoteAtPath();
     return 0;
   }
   // Neither the file that somebody has taken away nor that at the path is the run's to empty.
@@ -77,22 +77,13 @@ int MetricsFile::FollowPath(int64_t step, std::string* news) {
   follows_path_ = true;
   const int old = std::exchange(descriptor_, -1);
   const off_t old_kept_bytes = kept_bytes_;
-  int error = Reopen();
-  const bool stays = error != 0 && output.place == OpenOutput::Place::kElsewhere;
-  const bool is_told = stays && std::exchange(is_elsewhere_, stays);
-  if (last_step_.has_value() && !is_told) {
-    *news = LostFileText("--metrics " + path_, output, *last_step_, step,
-                         stays        ? AfterLoss::kSameFile
-                         : error == 0 ? AfterLoss::kNewFile
-                                      : AfterLoss::kNoFile);
-  }
-  if (stays) {
+  const int error = Reopen();
+  if (lost_file_.KeepsFile(output, error, last_step_, step, news)) {
     descriptor_ = old;
     kept_bytes_ = old_kept_bytes;
     regular_ = true;
     return 0;
   }
-  is_elsewhere_ = false;
   ::close(old);
   return error;
 }

@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "tools/train/lost_writes.h"
 #include "tools/train/metric_log.h"
+#include "tools/train/open_output.h"
 
 namespace weir::train {
 
@@ -49,7 +50,10 @@ class MetricsFile {
 
  private:
   MetricsFile(const std::string& path, Begin begin)
-      : path_(path), begin_(begin), lost_("--metrics " + path, "line") {}
+      : path_(path),
+        begin_(begin),
+        lost_file_("--metrics " + path),
+        lost_("--metrics " + path, "line") {}
   // Opens the file, and returns 0 or an errno: EWOULDBLOCK if another job writes the file.
   int Reopen();
   // Opens the file that has the path now, if it is another than the open one. Returns 0 or an
@@ -68,7 +72,7 @@ class MetricsFile {
   std::optional<int64_t> last_step_;   // of the last line that was written here
   bool follows_path_ = false;          // the file that was opened first is gone or elsewhere
   off_t kept_bytes_ = 0;               // at the begin of the open file, and not of this run
-  bool is_elsewhere_ = false;          // the open file has another name, which a warning has told
+  LostOutput lost_file_;
   LostWrites lost_;
 };
 

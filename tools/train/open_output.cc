@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -44,25 +45,24 @@ OpenOutput FindOpenOutput(int descriptor, const std::string& path) {
   return output;
 }
 
-std::string LostFileText(const std::string& output, const OpenOutput& file, int64_t last_step,
-                         int64_t step, AfterLoss after) {
+bool LostOutput::KeepsFile(const OpenOutput& file, int error, std::optional<int64_t> last_step,
+                           int64_t step, std::string* news) {
   const bool is_gone = file.place == OpenOutput::Place::kGone;
-  std::string text = absl::StrCat(
-      "WARNING: ", output, ": somebody has ", is_gone ? "removed or replaced" : "renamed",
-      " the file that the run writes. What it had up to step ", last_step,
-      is_gone             ? " is lost, unless somebody has a copy"
-      : file.path.empty() ? " is only in the renamed file"
-                          : absl::StrCat(" is only in ", file.path));
-  switch (after) {
-    case AfterLoss::kNewFile:
-      absl::StrAppend(&text, "; step ", step, " and later ones go into the file at the path");
-      break;
-    case AfterLoss::kSameFile:
-      absl::StrAppend(&text, ", and later steps, too, until a file can be opened at the path");
-      break;
-    case AfterLoss::kNoFile: break;
+  const bool keeps = error != 0 && !is_gone;
+  const bool is_told = std::exchange(is_elsewhere_, keeps) && keeps;
+  if (!last_step.has_value() || is_told) return keeps;
+  *news = absl::StrCat("WARNING: ", output_, ": somebody has ",
+                       is_gone ? "removed or replaced" : "renamed",
+                       " the file that the run writes. What it had up to step ", *last_step,
+                       is_gone             ? " is lost, unless somebody has a copy"
+                       : file.path.empty() ? " is only in the renamed file"
+                                           : absl::StrCat(" is only in ", file.path));
+  if (error == 0) {
+    absl::StrAppend(news, "; step ", step, " and later ones go into the file at the path");
+  } else if (keeps) {
+    absl::StrAppend(news, ", and later steps, too, until a file can be opened at the path");
   }
-  return text;
+  return keeps;
 }
 
 }  // namespace weir::train

@@ -1,9 +1,10 @@
-// Where the open file of an output on the way is: somebody may remove it, rename it, or put another
-// file in its place while a run writes, and what the run writes then is in no file that people
-// find. Thread rule: functions that look at the file system and change nothing.
+// Finds where the open file of an output is while a run writes: somebody may remove the file,
+// rename it, or put another file in its place, and later lines are then in no file that people
+// find. Thread rule: one thread for an object; the function changes nothing.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace weir::train {
@@ -18,16 +19,26 @@ struct OpenOutput {
 // Finds the file of the descriptor, which was opened at `path`.
 OpenOutput FindOpenOutput(int descriptor, const std::string& path);
 
-// What a run does after it has found its file elsewhere or gone.
-enum class AfterLoss : uint8_t {
-  kNewFile,   // goes on in the file that has the path now
-  kSameFile,  // goes on in the file that it has open, because it cannot open another
-  kNoFile,    // has no file
+// Decides in which file a run goes on that has found its file elsewhere or gone, and tells people
+// once.
+class LostOutput {
+ public:
+  // `output`: the option and its value, as "--metrics m.jsonl".
+  explicit LostOutput(const std::string& output) : output_(output) {}
+
+  // Notes that the open file is at its path.
+  void NoteAtPath() { is_elsewhere_ = false; }
+  // Returns whether the run goes on in the file that it has open, because it cannot open another;
+  // else it goes on in the file that has the path now, or in none. `error` is that of opening the
+  // path anew, or 0. Adds to `news` a warning that tells where the lines or events up to
+  // `last_step` are, and where those from `step` on go; none without a last step. Precondition: the
+  // file is not at its path.
+  bool KeepsFile(const OpenOutput& file, int error, std::optional<int64_t> last_step, int64_t step,
+                 std::string* news);
+
+ private:
+  const std::string output_;
+  bool is_elsewhere_ = false;  // the open file has another name, which a warning has told
 };
-// Returns a warning that tells where the lines or events up to `last_step` are, and where those
-// from `step` on go. `output`: what is written, as "--metrics m.jsonl". Precondition: the file is
-// not at its path.
-std::string LostFileText(const std::string& output, const OpenOutput& file, int64_t last_step,
-                         int64_t step, AfterLoss after);
 
 }  // namespace weir::train
