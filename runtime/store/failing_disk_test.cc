@@ -7,15 +7,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/files_testing.h"
 #include "runtime/store/pending_file.h"
 #include "runtime/store/safetensors.h"
 #include "runtime/store/whole_file.h"
@@ -55,16 +53,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class FailingDiskTest : public ::testing::Test {
+class FailingDiskTest : public FilesTest {
  protected:
   FailingDiskTest() { folder_.Write("c", "old"); }
   ~FailingDiskTest() override { flush_mode = Flush::kSucceeds; }
 
-  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
-  static std::string Text(const std::string& path) {
-    std::ifstream in(path);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  }
   static absl::Status Replace(const std::string& path) {
     return WriteWholeFile(path, [](std::ostream& out) {
       out << "new";
@@ -78,7 +71,6 @@ class FailingDiskTest : public ::testing::Test {
     EXPECT_TRUE(writer->Write(0, values.data()).ok());
     return writer;
   }
-  const TemporaryFolder folder_;
 };
 
 TEST_F(FailingDiskTest, AFileThatCannotBeFlushedReplacesNothing) {

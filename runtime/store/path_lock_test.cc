@@ -10,15 +10,13 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/files_testing.h"
 #include "runtime/store/pending_file.h"
 
 namespace {
@@ -44,25 +42,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class PathLockTest : public ::testing::Test {
+class PathLockTest : public FilesTest {
  protected:
   ~PathLockTest() override {
     needs_writing = false;
     lock_error = 0;
   }
-  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
-  static void Put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
-  static std::string Text(const std::string& path) {
-    std::ifstream in(path);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  }
-  std::set<std::string> Names() const {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
-      names.insert(entry.path().filename());
-    return names;
-  }
-  const TemporaryFolder folder_;
 };
 
 TEST_F(PathLockTest, APathHasOneHolderOfItsLockAndTheFileOfTheLockGoesWithIt) {

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <set>
@@ -19,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/files_testing.h"
 #include "runtime/store/whole_file.h"
 
 namespace weir::store {
@@ -28,14 +27,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class PendingFileTest : public ::testing::Test {
+class PendingFileTest : public FilesTest {
  protected:
-  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
-  static void Put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
-  static std::string Text(const std::string& path) {
-    std::ifstream in(path);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  }
   static absl::Status Replace(const std::string& path, const std::string& text) {
     return WriteWholeFile(path, [&](std::ostream& out) {
       out << text;
@@ -47,13 +40,6 @@ class PendingFileTest : public ::testing::Test {
     EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
     return info.st_mode & 07777;
   }
-  std::set<std::string> Names() const {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
-      names.insert(entry.path().filename());
-    return names;
-  }
-  const TemporaryFolder folder_;
 };
 
 TEST_F(PendingFileTest, ASealedFileHasItsNameOnlyOnceItIsCommitted) {

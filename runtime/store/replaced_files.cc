@@ -114,9 +114,13 @@ int ReplacedFiles::Drop() {
   return 0;
 }
 
-absl::Status ReplacedFiles::GoBack(const absl::Status& failure, const std::string& first,
-                                   const std::vector<std::string>& published) {
-  for (std::string target : published) {
+absl::Status ReplacedFiles::GoBack(const absl::Status& failure,
+                                   const std::vector<std::string>& paths, size_t num_published) {
+  struct stat info;
+  const auto has_last = [&] { return ::stat(paths.back().c_str(), &info) == 0; };
+  if (num_published == paths.size() && has_last()) return failure;
+  for (size_t i = 0; i < num_published; ++i) {
+    std::string target = paths[i];
     if (FollowLinks(&target) != 0) continue;
     const bool is_replaced = std::any_of(files_.begin(), files_.end(), [&](const File& file) {
       return std::filesystem::path(file.path).lexically_normal() ==
@@ -135,9 +139,8 @@ absl::Status ReplacedFiles::GoBack(const absl::Status& failure, const std::strin
         "mend what hinders that, and export again, which first puts them back where the file "
         "system has locks";
   } else {
-    struct stat info;
-    text = ::stat(first.c_str(), &info) == 0 ? "; the earlier export is in its place again"
-                                             : "; no file of the new export stays";
+    text = has_last() ? "; the earlier export is in its place again"
+                      : "; no file of the new export stays";
   }
   std::optional<Problem> problem = ProblemOf(failure);
   if (!problem.has_value())

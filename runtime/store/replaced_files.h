@@ -38,15 +38,17 @@ class ReplacedFiles {
   int PutBack();
   // Removes the files. After an error those that are left stay.
   int Drop();
-  // Undoes a replacement that has failed: removes the new files at the paths `published`, some of
-  // which may not be there, and puts the earlier files back. `first` is the path that makes the
-  // others readable. Returns the failure with what has become of the earlier files.
-  absl::Status GoBack(const absl::Status& failure, const std::string& first,
-                      const std::vector<std::string>& published);
+  // Undoes a replacement that has failed: removes the new files, and puts the earlier ones back.
+  // `paths` are those of the new files in the order in which they are published; the last one makes
+  // the others readable. At most the first `num_published` are there. Returns the failure with what
+  // has become of the earlier files. If the last one is there, only the last flush has failed, the
+  // new files are in their places as a whole, and nothing is undone.
+  absl::Status GoBack(const absl::Status& failure, const std::vector<std::string>& paths,
+                      size_t num_published);
 
   // The paths of those that are set aside.
   std::vector<std::string> paths() const;
-  // What follows the path in the names of the files that SetAside has renamed.
+  // Returns the text that follows the path in the names of the files that SetAside has renamed.
   const std::string& ending() const { return ending_; }
 
  private:

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,25 +12,13 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
-#include "runtime/base/temporary_folder_testing.h"
+#include "runtime/store/files_testing.h"
 
 namespace weir::store {
 namespace {
 
-class ReplacedFilesTest : public ::testing::Test {
+class ReplacedFilesTest : public FilesTest {
  protected:
-  std::string Path(const std::string& name) const { return folder_.PathFor(name); }
-  static void Put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
-  static std::string Text(const std::string& path) {
-    std::ifstream in(path);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  }
-  std::set<std::string> Names() const {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
-      names.insert(entry.path().filename());
-    return names;
-  }
   // Writes `text` into files and sets them aside together, as a process that is killed then. Later
   // renamings have a later time.
   void KillWithAside(const std::string& text, const std::vector<std::string>& names) {
@@ -52,7 +38,6 @@ class ReplacedFilesTest : public ::testing::Test {
     EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
     return {info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
   }
-  const TemporaryFolder folder_;
 };
 
 TEST_F(ReplacedFilesTest, FilesSetAsideComeBackOrGo) {
@@ -99,7 +84,7 @@ TEST_F(ReplacedFilesTest, AReplacementThatFailsGoesBackWhateverTheErrorIs) {
   for (const char* name : {"index", "a"}) EXPECT_EQ(files.SetAside(Path(name)), 0);
   for (const char* name : {"a", "b"}) Put(Path(name), "new");
   const absl::Status failure = absl::InternalError("out of luck");  // has no problem
-  const absl::Status told = files.GoBack(failure, Path("index"), {Path("a"), Path("b")});
+  const absl::Status told = files.GoBack(failure, {Path("a"), Path("b"), Path("index")}, 2);
   EXPECT_EQ(told, absl::InternalError("out of luck; the earlier export is in its place again"));
   for (const char* name : {"index", "a"}) EXPECT_EQ(Text(Path(name)), "old") << name;
   EXPECT_EQ(Names(), (std::set<std::string>{"a", "index"}));

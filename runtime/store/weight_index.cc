@@ -121,6 +121,10 @@ bool IsPlainName(const std::string& name) {
 
 bool IsWeightIndex(const std::string& path) { return absl::EndsWith(path, ".json"); }
 
+std::string IndexOfExport(const std::string& path) {
+  return absl::StrCat(absl::StripSuffix(path, kWeightEnding), kWeightEnding, kIndexEnding);
+}
+
 std::string IndexOfShard(const std::string& path) {
   absl::string_view stem = path;
   if (!absl::ConsumeSuffix(&stem, kWeightEnding) || !ConsumeNumber(&stem) ||
@@ -176,8 +180,7 @@ absl::Status CheckIndexIsThere(const std::string& index_path) {
 absl::Status CheckIsNotOfSeveral(const std::string& path) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) return absl::OkStatus();
-  const std::string index =
-      absl::StrCat(absl::StripSuffix(path, kWeightEnding), kWeightEnding, kIndexEnding);
+  const std::string index = IndexOfExport(path);
   if (!std::filesystem::exists(index, error)) return CheckIndexIsThere(index);
   return Missing({"W0040", path, "a readable file (safetensors weights)",
                   "none, but the index of several files", index});

@@ -25,6 +25,9 @@ bool IsWeightIndex(const std::string& path);
 // (names_beside.h) also those that are there only under a name with one of the marks.
 std::vector<std::string> ShardsBeside(const std::string& index_path,
                                       const std::vector<std::string>& marks = {});
+// Returns the index of an export to several files that is given this path, NAME or
+// NAME.safetensors: NAME.safetensors.index.json.
+std::string IndexOfExport(const std::string& path);
 // Returns the index that a file of such a name belongs to, whether it is there or not; "": the file
 // has another name.
 std::string IndexOfShard(const std::string& path);
@@ -32,8 +35,8 @@ std::string IndexOfShard(const std::string& path);
 // file has another name.
 std::string OneOfSeveralText(const std::string& path);
 // kNotFound (W0047): there is no index at the path, but files of tensors are beside it. An export
-// was cut short (tools/weights/export_files.h), or a copy is incomplete. If
-// files of an earlier export are set aside, the advice is only to export again.
+// was cut short (tools/weights/export_files.h), or a copy is incomplete. If files of an earlier
+// export are set aside, the advice is only to export again.
 absl::Status CheckIndexIsThere(const std::string& index_path);
 
 // kNotFound (W0040): nothing is at the path, but the index of an export that was given this path

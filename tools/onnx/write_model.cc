@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <memory>
 #include <ostream>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,23 +37,20 @@ absl::Status CommitBoth(const std::string& path, store::SealedFile* model,
       return store::CannotWrite(each, "cannot make a file there", error);
   }
   store::ReplacedFiles replaced;
-  std::vector<std::string> published;
+  size_t num_published = 0;
   const auto replace = [&]() -> absl::Status {
     for (std::string target : {path, data_path}) {
       store::FollowLinks(&target);
       if (const int error = replaced.SetAside(target))
         return store::CannotWrite(target, "cannot rename the file of the earlier export", error);
     }
-    published.push_back(data_path);
+    ++num_published;
     WEIR_RETURN_IF_ERROR(data->Commit());
-    published.push_back(path);
+    ++num_published;
     return model->Commit();
   };
   const absl::Status done = replace();
-  std::error_code ignored;
-  // The failure may be that of the last flush: then the new export is in its place as a whole.
-  const bool is_there = published.size() == 2 && fs::exists(path, ignored);
-  if (!done.ok()) return is_there ? done : replaced.GoBack(done, path, published);
+  if (!done.ok()) return replaced.GoBack(done, {data_path, path}, num_published);
   replaced.Drop();  // what stays, the next export removes
   return absl::OkStatus();
 }

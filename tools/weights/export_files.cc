@@ -1,7 +1,6 @@
 #include "tools/weights/export_files.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <filesystem>
 #include <ostream>
 #include <system_error>
@@ -24,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kEnding[] = ".safetensors";
-constexpr char kIndexEnding[] = ".index.json";
 
 int64_t BytesOf(const store::SafetensorsWriter::Entry& entry) {
   return NumElements(entry.shape) * SizeOf(entry.dtype);
@@ -36,13 +34,12 @@ bool Contains(const std::vector<std::string>& paths, const std::string& path) {
   });
 }
 
-std::string IndexOf(const std::string& path) { return FilesOfExport(path, 2).back(); }
-
 // Returns the files of tensors that an earlier export to several files has left beside `path`, as
 // its index names them. Only names of FilesOfExport count.
 std::vector<std::string> EarlierShards(const std::string& path) {
   std::vector<std::string> files;
-  const absl::StatusOr<store::WeightIndex> index = store::ReadWeightIndex(IndexOf(path));
+  const absl::StatusOr<store::WeightIndex> index =
+      store::ReadWeightIndex(store::IndexOfExport(path));
   if (!index.ok() || index->files.size() < 2) return files;
   for (std::string& file : FilesOfExport(path, index->files.size())) {
     if (Contains(index->files, file)) files.push_back(std::move(file));
@@ -54,7 +51,7 @@ std::vector<std::string> EarlierShards(const std::string& path) {
 // temporary files and files set aside.
 std::vector<std::string> PathsOfExports(const std::string& path) {
   std::vector<std::string> paths =
-      store::ShardsBeside(IndexOf(path), {store::kPartialMark, store::kReplacedMark});
+      store::ShardsBeside(store::IndexOfExport(path), {store::kPartialMark, store::kReplacedMark});
   paths.push_back(path);
   return paths;
 }
@@ -87,7 +84,7 @@ std::vector<std::string> FilesOfExport(const std::string& path, size_t num_files
   std::vector<std::string> files;
   for (size_t f = 1; f <= num_files; ++f)
     files.push_back(absl::StrFormat("%s-%05d-of-%05d%s", stem, f, num_files, kEnding));
-  files.push_back(absl::StrCat(stem, kEnding, kIndexEnding));
+  files.push_back(store::IndexOfExport(path));
   return files;
 }
 
@@ -103,7 +100,7 @@ absl::Status CheckNoOtherExport(const std::string& path, size_t num_files) {
 }
 
 std::string StrayText(const std::string& path, const std::vector<std::string>& files) {
-  std::vector<std::string> strays = store::ShardsBeside(IndexOf(path));
+  std::vector<std::string> strays = store::ShardsBeside(store::IndexOfExport(path));
   std::erase_if(strays, [&](const std::string& file) { return Contains(files, file); });
   std::vector<std::string> sentences;
   if (!strays.empty()) {
@@ -111,7 +108,7 @@ std::string StrayText(const std::string& path, const std::vector<std::string>& f
                                      ", left of another export; remove what you do not need"));
   }
   std::vector<std::string> paths = PathsOfExports(path);
-  paths.push_back(IndexOf(path));
+  paths.push_back(store::IndexOfExport(path));
   if (std::string aside = AsideText(paths); !aside.empty()) sentences.push_back(std::move(aside));
   return absl::StrJoin(sentences, "; ");
 }
@@ -131,10 +128,11 @@ ExportFiles::ExportFiles(const std::string& path, std::vector<Entries> files)
 absl::Status ExportFiles::Begin() {
   // One file and several files of one name have one lock.
   WEIR_ASSIGN_OR_RETURN(
-      lock_, store::PathLock::Take(std::string(absl::StripSuffix(IndexOf(path_), kIndexEnding))));
+      lock_, store::PathLock::Take(absl::StrCat(absl::StripSuffix(path_, kEnding), kEnding)));
   // Without locks, what lies beside the path may be of an export that goes on.
   if (lock_->excludes_others())
-    WEIR_RETURN_IF_ERROR(store::ReplacedFiles::ClearUp(IndexOf(path_), PathsOfExports(path_)));
+    WEIR_RETURN_IF_ERROR(
+        store::ReplacedFiles::ClearUp(store::IndexOfExport(path_), PathsOfExports(path_)));
   WEIR_RETURN_IF_ERROR(CheckNoOtherExport(path_, files_.size()));
   return TryPaths();
 }
@@ -225,18 +223,10 @@ absl::Status ExportFiles::Commit() {
   WEIR_RETURN_IF_ERROR(TryPaths());  // nothing is renamed yet
   for (const Operation& operation : Operations()) {
     absl::Status done = operation();
-    if (!done.ok()) return index_ == nullptr ? done : GoBack(done);
+    if (!done.ok())
+      return index_ == nullptr ? done : replaced_.GoBack(done, paths_, num_published_);
   }
   return absl::OkStatus();
-}
-
-absl::Status ExportFiles::GoBack(const absl::Status& failure) {
-  std::error_code ignored;
-  // The failure may be that of the last flush: then the new export is in its place as a whole.
-  if (num_published_ == paths_.size() && fs::exists(paths_.back(), ignored)) return failure;
-  return replaced_.GoBack(
-      failure, paths_.back(),
-      {paths_.begin(), paths_.begin() + static_cast<std::ptrdiff_t>(num_published_)});
 }
 
 absl::StatusOr<bool> ExportFiles::CommitSomeForTest(size_t count) {

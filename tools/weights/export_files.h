@@ -89,7 +89,6 @@ class ExportFiles {
   absl::Status TryPaths() const;
   absl::Status SealIndex();
   absl::Status SetAside(const std::string& path);
-  absl::Status GoBack(const absl::Status& failure);
 
   const std::string path_;
   const std::vector<Entries> files_;
