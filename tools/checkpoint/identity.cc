@@ -25,12 +25,10 @@ std::string TextOf(const Identity& identity) {
 absl::StatusOr<Identity> IdentityOf(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<store::SafetensorsReader> file,
                         store::SafetensorsReader::Open(path));
-  if (const store::CheckpointShards* const shards = file->shards(); shards != nullptr) {
-    const store::CheckpointIndex& index = shards->index();
-    return Identity{index.facts.job_id, index.facts.step, index.sum};
-  }
+  const store::CheckpointShards* const shards = file->shards();
   const store::CheckpointFacts facts = store::FactsOf(file->metadata());
-  return Identity{facts.job_id, facts.step, file->header_sum()};
+  return Identity{facts.job_id, facts.step,
+                  shards != nullptr ? shards->index().sum : file->header_sum()};
 }
 
 absl::Status CheckIdentity(const std::string& path, const Identity& expected) {
