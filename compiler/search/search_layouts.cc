@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -302,8 +304,9 @@ class Search {
   // Drops rules of the best results that change nothing, and results that are then alike.
   absl::Status DropIdleRules() {
     std::vector<FoundLayouts>& best = report_.best;
-    for (size_t done = 0;
-         done < best.size() && static_cast<int64_t>(done) < int64_t{options_.results_max};) {
+    std::set<std::string> known;  // the jobs of the results that are done
+    while (known.size() < std::min(best.size(), static_cast<size_t>(options_.results_max))) {
+      const size_t done = known.size();
       FoundLayouts& found = best[done];
       for (size_t i = found.rules.size(); found.origin != Origin::kPresent && i-- > hints_;) {
         RuleList fewer = found.rules;
@@ -316,15 +319,8 @@ class Search {
           continue;
         found = *without;
       }
-      const auto end = best.begin() + static_cast<std::ptrdiff_t>(done);
-      const bool is_known = std::any_of(best.begin(), end, [&](const FoundLayouts& other) {
-        return other.job.SerializeAsString() == found.job.SerializeAsString();
-      });
-      if (is_known) {
-        best.erase(end);
-      } else {
-        ++done;
-      }
+      if (!known.insert(found.job.SerializeAsString()).second)
+        best.erase(best.begin() + static_cast<std::ptrdiff_t>(done));
     }
     return absl::OkStatus();
   }
