@@ -100,6 +100,13 @@ class FleetTest : public ::testing::Test {
     fleet_ = std::make_unique<Fleet>(std::move(ranks_of), options_);
     launched_ = fleet_->Launch();
   }
+  // Does so, and lets the job go on after a loss.
+  void LaunchToRecover(int num_workers) {
+    options_.recovers = true;
+    Launch(num_workers);
+    ASSERT_EQ(launched_, absl::OkStatus());
+    fleet_->AllowRecovery();
+  }
 
   // Has worker 1 follow a script, and all other workers answer.
   absl::Status CallWith(Script script, Fleet::Watch watch = Fleet::Watch::kNone) {
@@ -236,10 +243,7 @@ TEST_F(FleetTest, AProcessThatIsStoppedBeforeItsHelloIsTheFirstFailureOfTheStart
 
 TEST_F(FleetTest, ANewProcessThatIsStoppedBeforeItsHelloIsALossAndStartsAnew) {
   options_.dead_after_ms = 1500;
-  options_.recovers = true;
-  Launch(3);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(3));
   EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
   EXPECT_THAT(fleet_->ReportLoss().everyone, ::testing::ElementsAre("ranks 2-3"));
   {
@@ -260,10 +264,7 @@ TEST_F(FleetTest, ANewProcessThatIsStoppedBeforeItsHelloIsALossAndStartsAnew) {
 
 TEST_F(FleetTest, AProcessThatIsStoppedAsItComesBackIsALossOfTheGrowthAndTheOthersLiveOn) {
   options_.dead_after_ms = 1500;
-  options_.recovers = true;
-  Launch(3);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(3));
   EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
   EXPECT_THAT(fleet_->ReportLoss().everyone, ::testing::ElementsAre("ranks 2-3"));
   ASSERT_TRUE(fleet_->BeginEpoch(Fleet::Replace::kNone).ok());
@@ -305,10 +306,7 @@ TEST_F(FleetTest, AReasonThatAWorkerTellsReachesTheReportWithItsAdvice) {
 }
 
 TEST_F(FleetTest, ProcessesThatAreKilledAtOnceAreOneLossAndStartAnew) {
-  options_.recovers = true;
-  Launch(4);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(4));
   const std::vector<pid_t> victims = WorkersWith({"ranks 2-3", "ranks 6-7"});
   ASSERT_EQ(victims.size(), 2u);
   std::thread killer([&victims] {
@@ -349,10 +347,7 @@ TEST_F(FleetTest, AJobThatStartsAgainNeedsNoFolderOfItsOwnForLogs) {
 }
 
 TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave) {
-  options_.recovers = true;
-  Launch(4);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(4));
   IdVector<WorkerId, proto::WorkerCommand> commands(4, CommandFor(Script::kAnswers));
   commands[WorkerId(1)] = CommandFor(Script::kIsKilled);
   EXPECT_FALSE(fleet_->CallEach(commands, Fleet::Watch::kNone).ok());
@@ -382,10 +377,7 @@ TEST_F(FleetTest, WithoutAReplacementTheOthersGoOnWithOtherRanksAndTheIdleLeave)
 
 TEST_F(FleetTest, AStoppedProcessThatDoesNotComeBackIsKilled) {
   options_.dead_after_ms = 1500;
-  options_.recovers = true;
-  Launch(2);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(2));
   EXPECT_FALSE(CallWith(Script::kStops).ok());
   EXPECT_THAT(fleet_->ReportLoss().everyone, ::testing::ElementsAre("ranks 2-3"));
   EXPECT_EQ(WorkersWith({"ranks 2-3"}).size(), 1u);
@@ -398,10 +390,7 @@ TEST_F(FleetTest, AStoppedProcessThatDoesNotComeBackIsKilled) {
 }
 
 TEST_F(FleetTest, IfAllProcessesAreLostNoOthersAreForeseen) {
-  options_.recovers = true;
-  Launch(1);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(1));
   EXPECT_FALSE(fleet_->Call(CommandFor(Script::kIsKilled), Fleet::Watch::kNone).ok());
   fleet_->ReportLoss();
   const Fleet::Replacement lost = fleet_->ForeseeReplacement();
@@ -411,10 +400,7 @@ TEST_F(FleetTest, IfAllProcessesAreLostNoOthersAreForeseen) {
 }
 
 TEST_F(FleetTest, UntilAStepIsDoneOnTheNewMeshALossIsToldByTheRanksOfTheOld) {
-  options_.recovers = true;
-  Launch(4);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(4));
   const auto kill = [this](WorkerId worker) {
     IdVector<WorkerId, proto::WorkerCommand> commands(4, CommandFor(Script::kAnswers));
     commands[worker] = CommandFor(Script::kIsKilled);
@@ -445,10 +431,7 @@ TEST_F(FleetTest, UntilAStepIsDoneOnTheNewMeshALossIsToldByTheRanksOfTheOld) {
 }
 
 TEST_F(FleetTest, AReportSaysWhatTheJobDidWhenAProcessWasLost) {
-  options_.recovers = true;
-  Launch(2);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(2));
   fleet_->Enter(launch::FailureMoment::kSteps);
   EXPECT_FALSE(CallWith(Script::kIsKilled).ok());
   EXPECT_THAT(fleet_->ReportLoss().text, Not(HasSubstr("at that time")));
@@ -489,10 +472,7 @@ TEST_F(FleetTest, ReportsCountFromTheStartOfTheRunWhicheverStartThisIs) {
 }
 
 TEST_F(FleetTest, AProcessThatIsGivenUpBecauseItIsSlowIsALossWithTheEvidence) {
-  options_.recovers = true;
-  Launch(2);
-  ASSERT_EQ(launched_, absl::OkStatus());
-  fleet_->AllowRecovery();
+  ASSERT_NO_FATAL_FAILURE(LaunchToRecover(2));
   EXPECT_EQ(fleet_->GiveUp(WorkerId(1), "its acts take long").code(),
             absl::StatusCode::kUnavailable);
   const launch::FailureReport report = fleet_->ReportLoss();
