@@ -102,7 +102,7 @@ struct HostCut {
   int64_t devices_per_host = 0;
   std::vector<bool> within_host;       // by axis of the cut mesh: devices along it share a host
   std::vector<std::vector<int>> axes;  // by axis of the mesh: its one or two axes of the cut mesh
-  // Whether devices of a cut place share a host only if they agree on all axes between hosts.
+  // True if devices of a cut place share a host only where they agree on all axes between hosts.
   bool follows_hosts = true;
 };
 

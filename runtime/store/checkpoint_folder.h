@@ -136,7 +136,7 @@ class FolderClaim {
 // checkpoint from any other of its step.
 using CheckpointSet = std::set<std::pair<int64_t, uint32_t>>;
 
-// Which checkpoints of a run stay.
+// A Retention says which checkpoints of a run stay.
 struct Retention {
   int64_t keep = 0;        // the newest so many; 0: all
   int64_t keep_every = 0;  // also those whose step is a multiple; 0: none

@@ -44,8 +44,8 @@ bool IsOfCheckpoint(const Metadata& metadata);
 // binds them. A file with some seals and without others has seals of 0 in their place. In a file
 // without any, the seed of the cursor stands for the key "training" if there is no key.
 CheckpointFacts FactsOf(const Metadata& metadata);
-// What a key of the metadata of a checkpoint belongs to. kCursor: the data cursor, its seal, and
-// the counter of updates, which the seal binds. kRandomKey: a random key or its seal.
+// A key of the metadata of a checkpoint belongs to one of these parts. kCursor: the data cursor,
+// its seal, and the counter of updates, which the seal binds. kRandomKey: a random key or its seal.
 enum class MetadataPart : uint8_t { kCursor, kRandomKey, kOther };
 MetadataPart PartOf(const std::string& key);
 // Returns the id of the run that wrote the checkpoint; empty: the metadata does not name it.

@@ -124,7 +124,7 @@ class RecoveryWorld final : public WorkerWorld {
     std::vector<WorkerId> lost;
   };
   Foreseen Foresee() const;
-  // As Fleet::WorkersAway, Fleet::CanGrow, Fleet::SeekLostHosts and Fleet::BeginGrowth.
+  // These do what the functions of Fleet with their names do.
   std::vector<WorkerId> WorkersAway() const;
   bool CanGrow() const;
   void SeekLostHosts();

@@ -1,5 +1,6 @@
-// What tells a checkpoint from any other that may stand at its path later: the run that has written
-// the checkpoint, the step, and a checksum. Thread rule: pure functions over files.
+// An identity tells a checkpoint from any other that may stand at its path later. It has the run
+// that has written the checkpoint, the step, and a checksum. Thread rule: pure functions over
+// files.
 #pragma once
 
 #include <cstdint>

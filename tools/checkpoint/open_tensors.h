@@ -17,7 +17,7 @@ namespace weir::checkpoint {
 
 struct OpenTensors {
   std::shared_ptr<const store::SafetensorsReader> reader;
-  // What the checkpoint records (RecordedIn of transition.h).
+  // The checkpoint records these facts and tensors (RecordedIn of transition.h).
   store::CheckpointFacts facts;
   std::map<std::string, store::TensorFacts> tensors;
 };

@@ -16,7 +16,7 @@ namespace {
 constexpr char kAsWeights[] =
     "--init, which starts a new run from its weights, or another checkpoint of the run";
 
-// What the gate looks at, and where.
+// The gate looks at a checkpoint in any form as at an Examined.
 struct Examined {
   const store::SafetensorsReader& reader;
   const store::CheckpointFacts facts;

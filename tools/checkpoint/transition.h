@@ -14,7 +14,7 @@
 //   job, and no other state is there                         W0716            W0716
 //   each tensor has the values that the run wrote            W0713, W0715     W0960
 //
-// What a form does not record is not checked in that form: a file names no owners, so the states of
+// A form is not checked for facts that it does not record: a file names no owners, so the states of
 // the job decide what each tensor is for. One checksum over all values of a tensor in their order
 // takes the place of the checksums and content sums of shards. Every failure names the tensor and
 // says what to do. Thread rule: pure functions over an immutable reader.
@@ -52,7 +52,7 @@ struct TransitionOptions {
   enum class Depth : uint8_t { kIndex, kContents, kContentsIfHere } depth = Depth::kIndex;
 };
 
-// What the gate knows about the values of a checkpoint that has passed.
+// The gate says what it knows about the values of a checkpoint that has passed.
 enum class Contents : uint8_t { kChecked, kNotRead, kHaveNoChecksums };
 
 // Precondition: SafetensorsReader::Open has checked owners and steps. kDataLoss or
@@ -60,7 +60,7 @@ enum class Contents : uint8_t { kChecked, kNotRead, kHaveNoChecksums };
 absl::StatusOr<Contents> CheckTransition(const store::SafetensorsReader& from,
                                          const TransitionOptions& options);
 
-// What a checkpoint in any form records.
+// A checkpoint in any form records these facts and tensors.
 struct Recorded {
   store::CheckpointFacts facts;
   // In a file, the owners follow from the names: "wq/adam_m" is a slot of wq. Content sums are

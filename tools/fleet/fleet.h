@@ -64,8 +64,8 @@ struct FleetOptions {
   // The number of the first epoch of this start of the job, from 1 on. Processes of earlier starts
   // have other numbers, so what they still send is dropped.
   uint32_t epoch = 1;
-  // When the run of the job began, whose later starts have the same time; monotonic. Reports of
-  // failures count from it. 0: the run begins with this fleet.
+  // The time at which the run of the job began; monotonic. Later starts of the run have the same
+  // time, and reports of failures count from it. 0: the run begins with this fleet.
   int64_t run_began_ns = 0;
   std::vector<RankId> ranks_shown;  // on the console; empty: all
   // 0: chosen for the number of workers (heartbeat.h).
@@ -96,7 +96,8 @@ struct FleetOptions {
   enum class Lost : uint8_t { kMustCome, kLeftOut } lost = Lost::kMustCome;
   // The files that workers read: data of the job, weights, a checkpoint.
   std::vector<std::string> input_files;
-  // What they were as the run began; null: the job never starts again. Must outlive the fleet.
+  // The watch knows the input files as the run began; null: the job never starts again. The watch
+  // must outlive the fleet.
   const InputWatch* inputs = nullptr;
   IdVector<RankId, int64_t> bytes_of_rank;  // the memory that each rank needs; empty: not known
   bool ships_inputs = false;                // hosts get copies of these files

@@ -28,7 +28,8 @@ constexpr int64_t kNoticeMs = 1000;
 constexpr int64_t kTogetherMs = 1000;
 // The time between two looks at whether a process has ended before its hello.
 constexpr int64_t kHelloLookMs = 20;
-// So many processes that have said no hello are explained, each of which may take a second.
+// At most this number of processes that have said no hello are explained. Each explanation may take
+// a second.
 constexpr size_t kExplainedMax = 3;
 
 }  // namespace

@@ -41,7 +41,7 @@ struct FileOnHost {
   std::string host;
   FileFingerprint found;
 };
-// When the file of the starter had its fingerprint.
+// The starter takes the fingerprint of its own file at one of these times.
 enum class OwnFile : uint8_t { kAsTheRunBegan, kNow };
 // Rejected (W0883) with the first file of each host that differs from that of the starter, which
 // has or had the fingerprint `own`.

@@ -2,7 +2,7 @@
 // later start or a recovery reads them again whether they are the same. Processes that start anew
 // open the path; without this check they would train on another file than the first processes did.
 //
-// What counts is the contents, as FingerprintOf sees them (input_files.h). A file that somebody has
+// The contents count, as FingerprintOf sees them (input_files.h). A file that somebody has
 // copied, moved or touched is the same file as long as its bytes are. A change between the blocks
 // of a large file that FingerprintOf reads is not seen. Not here: files that a running process has
 // open (runtime/store/watched_file.h), and checkpoints, which the run itself may replace.
@@ -34,7 +34,7 @@ class InputWatch {
   // Compares these files of this machine with what they were. kDataLoss (W0968): files are others,
   // or are gone; the error names each.
   absl::Status Check(Use use) const { return CheckKnown(FilesFor(use)); }
-  // As Check, for those of the files that the watch knows.
+  // Does what Check does, for those of the files that the watch knows.
   absl::Status CheckKnown(const std::vector<std::string>& files) const;
 
   // Returns what the file was as the run began; nothing if the watch does not know the file.

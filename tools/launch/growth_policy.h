@@ -55,7 +55,7 @@ class GrowthPolicy {
   int64_t wait_ms_;       // from then to the next attempt
   bool has_begun_ = false;
   int64_t begun_ms_ = 0;  // the last growth, if it has begun
-  // When workers have come back, since the last time that one of them was lost again soon.
+  // The times at which workers have come back, since one of them was last lost again soon.
   std::map<WorkerId, int64_t> returned_ms_;
   int lost_again_ = 0;
 };

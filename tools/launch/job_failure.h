@@ -1,4 +1,5 @@
-// What makes a failure of a job the same one as another, for the policy of restarts.
+// A failure of a job as the policy of restarts compares it with others: equal ones are the same
+// failure.
 // Thread rule: values.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 namespace weir::launch {
 
-// Where the reason of a failure lies, as far as the failure shows it.
+// The reason of a failure lies here, as far as the failure shows it.
 enum class FailureOrigin : uint8_t {
   kJob,  // the process ended by itself, or the job made no progress
   // Perhaps outside: somebody's signal, a process that is silent, a cut connection, surroundings

@@ -7,7 +7,7 @@
 namespace weir::launch {
 namespace {
 
-// Of the same failure in a row, the one that ends the job.
+// The same failure ends the job when it comes this number of times in a row.
 constexpr int kLastOfJob = 2;
 constexpr int kLastFromOutside = 3;
 

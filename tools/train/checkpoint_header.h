@@ -1,6 +1,5 @@
-// What a job writes about itself into a checkpoint in one file, and how a job goes on from the
-// facts of a checkpoint in any form (runtime/store/checkpoint_metadata.h). Thread rule: pure
-// functions.
+// A job writes these facts about itself into a checkpoint in one file, and goes on from the facts
+// of a checkpoint in any form (runtime/store/checkpoint_metadata.h). Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

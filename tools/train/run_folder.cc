@@ -21,7 +21,7 @@ fs::path AbsolutePath(const fs::path& path) {
   return absolute.has_filename() ? absolute : absolute.parent_path();
 }
 
-// How many checkpoints the run knows of those with which it could begin.
+// The run knows at most this number of the checkpoints with which it could begin.
 constexpr size_t kKnownOfStartMax = 8;
 
 // Returns whether a checkpoint is at the path: one in a folder, or any file.
